@@ -10,7 +10,9 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,3 +205,10 @@ def one_line(cause: BaseException) -> str:
     if isinstance(cause, PenstockError):
         return f"{cause.condition}: {cause.message}" + (f"; {cause.hint}" if cause.hint else "")
     return f"{type(cause).__name__}: {cause}" if str(cause) else type(cause).__name__
+
+
+def expect(kind: type[T], value: object) -> T:
+    """The value, known to be of a class; anything else is a defect of ours."""
+    if not isinstance(value, kind):
+        raise AssertionError(f"{type(value).__name__} where {kind.__name__} was expected")
+    return value

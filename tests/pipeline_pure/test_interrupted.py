@@ -14,7 +14,7 @@ import pytest
 from penstock.answers import read_your_writes
 from penstock.clock import format_timestamp
 from penstock.errors import PenstockError
-from penstock.views.readiness import Readiness
+from penstock.views.kept_answers import KeptAnswers
 from tests.pipeline_pure.world import BEGAN_US, Pipe
 from tests.support.interrupting import Interrupting
 
@@ -149,7 +149,7 @@ def interrupt(pipe: Pipe, interrupting: Interrupting, place: Path, kind: str, ho
 def no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cycles come when a test says so: nobody has to wait for one."""
     monkeypatch.setattr(read_your_writes, "READ_YOUR_WRITES_S", 0.0)
-    monkeypatch.setattr(Readiness.wait_ready, "__defaults__", (0.0,))
+    monkeypatch.setattr(KeptAnswers.wait_ready, "__defaults__", (0.0,))
 
 
 def interruptions(count: int, seed: int) -> list[tuple[str, str, str, int]]:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from penstock.clock import format_timestamp
-from penstock.sql.plan import AggregatePlan, is_approximate, plan_from_json
+from penstock.sql.plan import AggregatePlan, plan_from_json
 from tests.pipeline_pure.world import Pipe
 from tests.support.examples import SOAK
 
@@ -49,7 +49,7 @@ def test_every_group_is_as_near_as_promised(seed: int, pipes: Callable[..., Pipe
         question = f"SELECT {OUTER} FROM calls o WHERE {where} GROUP BY kind {window}"
         pipe.db.execute(f"CREATE QUERY {name} AS {question} WITHIN {100 * SHARE:g} PERCENT WITH BOUNDS")
         plan = plan_from_json(pipe.db.definition(name).plan)
-        assert isinstance(plan, AggregatePlan) and is_approximate(plan), name
+        assert isinstance(plan, AggregatePlan) and plan.is_approximate, name
     rows: list[Row] = []
     for _ in range(6):
         pushed = []

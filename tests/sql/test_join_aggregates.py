@@ -9,14 +9,12 @@ from penstock.sql.explain.notation import show
 from penstock.sql.explain.plan import explain
 from penstock.sql.plan import (
     JoinAggregatePlan,
+    QueryAggregatePlan,
     SparkPlan,
     evaluated_by_spark,
-    join_of,
-    kernel_of,
-    window_of,
 )
 from penstock.sql.plan.sorting import Sorted, Sorting
-from penstock.sql.planning.planner import functions_of, reads_of
+from penstock.sql.planning.planner import reads_of
 from tests.sql.test_join_extraction import define
 from tests.sql.world import World
 from tests.support.join_plans import stored
@@ -27,7 +25,7 @@ PAIRS = "FROM sensors a, loops b WINDOW = '1m' WHERE a.sensor_id = b.loop_id"
 def sliced(world: World, sql: str) -> JoinAggregatePlan:
     plan = stored(world, sql)
     assert isinstance(plan, JoinAggregatePlan), plan
-    assert kernel_of(plan) is join_of(plan) is plan.join
+    assert plan.kernel is plan.window_join is plan.join
     return plan
 
 
@@ -42,7 +40,7 @@ def test_keys_and_arguments_name_columns_of_either_side(world: World) -> None:
     assert show(plan.top.aggregates[2].arguments[0]) == "greatest(a.ts, b.ts)"
     assert {o.name for o in plan.join.outputs} == {"a.location", "b.speed", "a.ppm", "a.ts", "b.ts", "b.length"}
     assert [o.name for o in plan.outputs][:2] == ["location", "n"] and plan.top.having is not None
-    assert str(window_of(plan.join)) == "BEGIN (NOW - 1h) END (NOW)"
+    assert str(plan.join.windows) == "BEGIN (NOW - 1h) END (NOW)"
     assert reads_of(plan, world) == (("loops", "sensors"), (), ())
 
 
@@ -61,7 +59,7 @@ def test_tables_and_functions_below_are_the_joins(world: World) -> None:
         "SELECT m.owner, COUNT(*) FROM sensors a, loops b, my_segments m WINDOW(a,b) = '1m'"
         " WHERE a.sensor_id = b.loop_id AND m.segment = b.segment AND similar(a.ppm, b.speed) GROUP BY m.owner",
     )
-    assert functions_of(plan) == ("similar",) and len(plan.join.tables) == 1
+    assert plan.functions == ("similar",) and len(plan.join.tables) == 1
     assert reads_of(plan, world)[0] == ("loops", "my_segments", "sensors")
 
 
@@ -90,7 +88,7 @@ def test_the_first_few_groups_are_slices_too(world: World, order: str) -> None:
 def test_a_reader_asks_for_the_first_few_groups(world: World) -> None:
     define(world, "pairs", f"SELECT a.location AS place, b.speed AS v {PAIRS}")
     plan = stored(world, "SELECT place, MAX(v) AS most FROM pairs GROUP BY place ORDER BY most LIMIT 2")
-    assert isinstance(plan, SparkPlan) and plan.top is not None and plan.top.sorted is not None
+    assert isinstance(plan, QueryAggregatePlan) and plan.top.sorted is not None
     assert plan.top.sorted.limit == 2 and "  sorted: most, 2 rows" in explain(plan, world).splitlines()
 
 
@@ -106,12 +104,12 @@ def test_one_window_of_all_aggregates_is_that_of_the_streams(world: World) -> No
 def test_aggregates_have_windows_of_their_own(world: World) -> None:
     plan = sliced(world, f"SELECT AVG(a.ppm, 5 MINUTES) AS x, COUNT(*, 1 HOUR) AS n {PAIRS}")
     assert plan.top.own_windows == (300_000_000, 3_600_000_000)
-    assert str(window_of(plan.join)) == "BEGIN (NOW - 1h) END (NOW)"
+    assert str(plan.join.windows) == "BEGIN (NOW - 1h) END (NOW)"
     lines = explain(plan, world).splitlines()
     assert "  window of avg(a.ppm): the last 5m of it" in lines
     beside = sliced(world, f"SELECT AVG(a.ppm, 5 MINUTES) AS x, COUNT(*) AS n {PAIRS} BEGIN (NOW - 1 DAY) END (NOW)")
     assert beside.top.own_windows == (300_000_000, None)
-    assert str(window_of(beside.join)) == "BEGIN (NOW - 1d) END (NOW)"
+    assert str(beside.join.windows) == "BEGIN (NOW - 1d) END (NOW)"
     for refused in (
         f"SELECT AVG(a.ppm, 5 MINUTES), FIRST(b.speed) {PAIRS}",
         f"SELECT AVG(a.ppm, 5 MINUTES), COUNT(*) {PAIRS} GROUP BY TUMBLE(1 MINUTE)",
@@ -124,7 +122,7 @@ def test_aggregates_have_windows_of_their_own(world: World) -> None:
 def test_a_reader_has_one_window(world: World) -> None:
     define(world, "pairs", f"SELECT a.location AS place, b.speed AS v {PAIRS}")
     plan = stored(world, "SELECT AVG(v, 5 MINUTES) AS v FROM pairs")
-    assert isinstance(plan, SparkPlan) and plan.top is not None
+    assert isinstance(plan, QueryAggregatePlan)
     assert str(plan.relations[0].window) == "BEGIN (NOW - 5m) END (NOW)"
     with pytest.raises(PenstockError) as caught:
         stored(world, "SELECT AVG(v, 5 MINUTES), COUNT(*, 1 HOUR) FROM pairs")
@@ -182,14 +180,14 @@ def test_a_reader_of_a_join_is_slices_of_its_results_in_its_names(world: World) 
         "SELECT place, window_start, SUM(v), MAX(ts) - MIN(ts_min) FROM pairs WHERE v > 1 GROUP BY place, TUMBLE(1 MINUTE)"
         " HAVING COUNT(*) > 2 BEGIN (NOW - 1 HOUR) END (NOW)",
     )
-    assert isinstance(plan, SparkPlan) and plan.top is not None and not evaluated_by_spark(plan)
+    assert isinstance(plan, QueryAggregatePlan) and not evaluated_by_spark(plan)
     assert [show(key) for key in plan.top.keys] == ["a.location"] and plan.top.panes is not None
     assert [show(a) for call in plan.top.aggregates[:2] for a in call.arguments] == [
         "b.speed * 2.0",
         "greatest(a.ts, b.ts)",
     ]
     assert plan.top.stream_predicate is not None and "(b.speed * 2.0) > 1.0" in show(plan.top.stream_predicate)
-    assert reads_of(plan, world) == ((), ("pairs",), ()) and kernel_of(plan) is None
+    assert reads_of(plan, world) == ((), ("pairs",), ()) and plan.kernel is None
     lines = explain(plan, world).splitlines()
     assert lines[0].startswith('slices of the results of query "pairs", a join, exact')
     assert "  window: BEGIN (NOW - 1h) END (NOW)" in lines and any("conditions: " in line for line in lines)
@@ -210,7 +208,7 @@ def test_a_reader_of_a_join_is_slices_of_its_results_in_its_names(world: World) 
 def test_what_slices_do_not_cover_of_a_reader_runs_as_spark_sql(world: World, sql: str, reason: str) -> None:
     define(world, "pairs", f"SELECT a.location AS place, b.speed AS v, similar(a.ppm, b.speed) AS s {PAIRS}")
     plan = stored(world, sql)
-    assert isinstance(plan, SparkPlan) and plan.top is None and evaluated_by_spark(plan)
+    assert type(plan) is SparkPlan and evaluated_by_spark(plan)
     assert reason in plan.reason
 
 
@@ -221,5 +219,5 @@ def test_an_order_by_what_is_not_shown_is_part_of_the_slices(world: World) -> No
     assert isinstance(plan, JoinAggregatePlan)
     assert "  sorted: max(b.speed) - 1.0 DESC, 3 rows" in explain(plan, world).splitlines(), explain(plan, world)
     read = stored(world, f"SELECT place FROM pairs {top.format('place', 'v')}")
-    assert isinstance(read, SparkPlan) and read.top is not None and read.top.sorted is not None
+    assert isinstance(read, QueryAggregatePlan) and read.top.sorted is not None
     assert [o.name for o in read.top.outputs] == ["place"] and len(read.top.sorted.hidden) == 1

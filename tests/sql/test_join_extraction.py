@@ -9,7 +9,7 @@ from penstock.catalog.model import QueryDefinition
 from penstock.sql.explain.notation import show
 from penstock.sql.explain.plan import explain
 from penstock.sql.parse import parse_script
-from penstock.sql.plan import JoinPlan, SparkPlan, join_of, kernel_of, plan_from_json, plan_to_json
+from penstock.sql.plan import JoinPlan, SparkPlan, plan_from_json, plan_to_json
 from penstock.sql.planning.planner import plan_query, reads_of
 from penstock.sql.statements import Select
 from tests.sql.world import World
@@ -28,7 +28,7 @@ def planned(world: World, sql: str) -> SparkPlan:
 
 def topped(world: World, sql: str) -> tuple[SparkPlan, JoinPlan]:
     plan = planned(world, sql)
-    assert plan.core is not None and kernel_of(plan) is join_of(plan) is plan.core
+    assert plan.core is not None and plan.kernel is plan.window_join is plan.core
     assert plan.reason.startswith("the join is incremental; on top of it, ")
     assert sum(r.kind == "core" for r in plan.relations) == 1 and "WINDOW" not in plan.sql
     return plan, plan.core

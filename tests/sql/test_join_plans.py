@@ -9,7 +9,7 @@ from penstock.expr.windows import Bound, TimeWindow
 from penstock.sql.join_hints import algorithms
 from penstock.sql.parse import parse_script
 from penstock.sql.plan import SparkPlan, plan_from_json, plan_to_json
-from penstock.sql.planning.planner import functions_of, reads_of
+from penstock.sql.planning.planner import reads_of
 from penstock.sql.statements import AlterQuery
 from penstock.sql.window_change import retargeted
 from tests.sql.world import World
@@ -160,7 +160,7 @@ def test_a_join_plan_tells_what_it_reads(world: World) -> None:
     plan = world.join(
         "SELECT a.ppm FROM sensors a, loops b, loops c WINDOW = '1m' WHERE similar(a.ppm, b.speed) AND b.speed = c.speed"
     )
-    assert functions_of(plan) == ("similar",)
+    assert plan.functions == ("similar",)
     assert reads_of(plan, world) == (("loops", "sensors"), (), ("similar",))
 
 

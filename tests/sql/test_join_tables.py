@@ -9,7 +9,7 @@ from penstock.sql.explain.notation import show
 from penstock.sql.explain.plan import explain
 from penstock.sql.parse import parse_script
 from penstock.sql.plan import JoinTable, SparkPlan, plan_from_json, plan_to_json
-from penstock.sql.planning.planner import functions_of, plan_query, reads_of
+from penstock.sql.planning.planner import plan_query, reads_of
 from penstock.sql.statements import Select
 from tests.sql.world import World, plant
 
@@ -86,7 +86,7 @@ def test_functions_see_only_rows_that_a_combination_reaches(world: World) -> Non
     )
     conditions = ["similar(o.share, 1.0)", "similar(o.share, a.ppm)"]
     assert [_parts(t) for t in plan.tables] == [("o", None, ["level = b.segment"], conditions, "inner")]
-    assert functions_of(plan) == ("similar",)
+    assert plan.functions == ("similar",)
 
 
 @pytest.mark.parametrize(

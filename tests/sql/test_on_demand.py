@@ -9,7 +9,7 @@ from penstock.catalog.model import QueryDefinition
 from penstock.errors import PenstockError
 from penstock.expr.windows import Bound, TimeWindow
 from penstock.sql.explain.notation import show
-from penstock.sql.plan import OnDemand, plan_to_json
+from penstock.sql.plan import OnDemand, SparkPlan, TreePlan, plan_to_json
 from tests.sql.world import World
 
 PAIRS = "SELECT a.speed, b.ppm FROM loops a, loops b WINDOW(a, b) = '1s' WHERE a.segment = 1 AND b.segment = 2"
@@ -26,8 +26,11 @@ def asked_about(world: World) -> World:
 
 
 def taken(world: World, sql: str) -> OnDemand:
-    plan = world.spark(sql)
-    assert plan.on_demand is not None
+    return on_demand(world.spark(sql))
+
+
+def on_demand(plan: SparkPlan) -> OnDemand:
+    assert isinstance(plan, TreePlan)
     return plan.on_demand
 
 
@@ -43,9 +46,8 @@ def test_each_aggregate_is_taken_once_and_outputs_are_made_of_them(asked_about: 
 
 def test_the_text_for_spark_is_what_it_was(asked_about: World) -> None:
     plan = asked_about.spark("SELECT SUM(length) / COUNT(*) AS mean FROM fast BEGIN (NOW - 5 MINUTES) END (NOW)")
-    assert plan.on_demand is not None
     assert "SUM(" in plan.sql and "#" not in plan.sql
-    assert plan.on_demand.window == TimeWindow(Bound("now", -300_000_000), Bound("now"))
+    assert on_demand(plan).window == TimeWindow(Bound("now", -300_000_000), Bound("now"))
 
 
 @pytest.mark.parametrize(
@@ -66,25 +68,25 @@ def test_the_text_for_spark_is_what_it_was(asked_about: World) -> None:
 )
 def test_everything_else_is_left_to_spark(asked_about: World, sql: str) -> None:
     plan = asked_about.plan(sql)
-    assert getattr(plan, "on_demand", None) is None
+    assert not isinstance(plan, TreePlan)
 
 
 def test_a_standing_query_reads_its_rows_itself(asked_about: World) -> None:
-    assert asked_about.spark("SELECT COUNT(*) AS n FROM fast", standing=True).on_demand is None
+    assert not isinstance(asked_about.spark("SELECT COUNT(*) AS n FROM fast", standing=True), TreePlan)
 
 
 def test_a_window_join_that_is_written_out_is_cut_to_the_readers_window(asked_about: World) -> None:
     whole = asked_about.spark("SELECT COUNT(*) AS n FROM pairs")
-    assert whole.on_demand is not None and whole.on_demand.window is None
+    assert on_demand(whole).window is None
     assert "GREATEST" not in whole.sql
     cut = asked_about.spark("SELECT COUNT(*) AS n FROM pairs BEGIN (NOW - 1 MINUTE) END (NOW)")
-    assert cut.on_demand is not None and cut.on_demand.window == TimeWindow(Bound("now", -60_000_000), Bound("now"))
+    assert on_demand(cut).window == TimeWindow(Bound("now", -60_000_000), Bound("now"))
     assert "GREATEST(`a`.`ts`, `b`.`ts`) >= TIMESTAMP_MICROS" in cut.sql.replace("timestamp_micros", "TIMESTAMP_MICROS")
     assert "GREATEST(`a`.`ts`, `b`.`ts`) <= timestamp_micros(:now)" in cut.sql
     grouped = asked_about.spark(
         "SELECT speed, COUNT(*) AS n FROM pairs p GROUP BY speed BEGIN ('2026-01-01') END (NOW) FOR p"
     )
-    assert grouped.on_demand is None and grouped.sql.count("GREATEST(`a`.`ts`, `b`.`ts`)") == 2
+    assert not isinstance(grouped, TreePlan) and grouped.sql.count("GREATEST(`a`.`ts`, `b`.`ts`)") == 2
 
 
 def test_a_window_of_rows_over_a_join_is_refused(asked_about: World) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.sql.plan import AggregatePlan, JoinAggregatePlan, SparkPlan, looks_of, scalars_of
+from penstock.sql.plan import AggregatePlan, JoinAggregatePlan, SparkPlan, looks_of
 from tests.sql.world import World
 from tests.support.join_plans import stored
 
@@ -19,7 +19,7 @@ def test_the_recipe_is_slices_of_a_stream_with_tables_and_of_the_stream_itself(w
         f" GROUP BY l.segment, m.owner HAVING AVG(l.speed) < (SELECT 0.8 * AVG(speed) FROM loops) {WINDOW}",
     )
     assert isinstance(plan, JoinAggregatePlan)
-    (scalar,) = scalars_of(plan)
+    (scalar,) = plan.scalars
     assert scalar.inherits and str(scalar.plan.window) == "BEGIN (NOW - 5m) END (NOW)" and not scalar.plan.keys
 
 

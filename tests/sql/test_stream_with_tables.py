@@ -10,11 +10,10 @@ from penstock.sql.explain.plan import explain
 from penstock.sql.plan import (
     JoinAggregatePlan,
     JoinPlan,
+    QueryAggregatePlan,
     SparkPlan,
-    join_of,
-    window_of,
 )
-from penstock.sql.planning.planner import functions_of, reads_of
+from penstock.sql.planning.planner import reads_of
 from tests.sql.test_join_extraction import define
 from tests.sql.world import World
 from tests.support.join_plans import stored
@@ -62,20 +61,20 @@ def test_a_reading_looks_the_table_up(world: World) -> None:
 def test_every_way_to_name_a_table_runs_in_the_cycle(world: World, sql: str, use: str) -> None:
     plan = joined(world, sql)
     assert [table.use for table in plan.tables] == [use]
-    assert str(window_of(plan)) == "BEGIN (START) END (NOW)"
+    assert str(plan.windows) == "BEGIN (START) END (NOW)"
 
 
 def test_functions_run_in_the_step(world: World) -> None:
     plan = joined(
         world, "SELECT s.speed, similar(s.speed, 1.0) AS x FROM loops s, my_segments m WHERE similar(s.ppm, 2.0)"
     )
-    assert functions_of(plan) == ("similar",)
+    assert plan.functions == ("similar",)
 
 
 def test_one_average_over_its_own_window_is_slices_of_the_last_minutes(world: World) -> None:
     plan = stored(world, f"SELECT AVG(s.speed, 5 MINUTES) AS mean {MINE}")
     assert isinstance(plan, JoinAggregatePlan)
-    assert str(window_of(plan.join)) == "BEGIN (NOW - 5m) END (NOW)"
+    assert str(plan.join.windows) == "BEGIN (NOW - 5m) END (NOW)"
     assert plan.top.own_windows == () and [call.function for call in plan.top.aggregates] == ["avg"]
     assert plan.outputs[0].name == "mean"
 
@@ -90,7 +89,7 @@ def test_aggregates_with_everything_around_them_are_slices(world: World) -> None
     assert [show(key) for key in plan.top.keys] == ["m.owner"]
     assert {o.name for o in plan.join.outputs} == {"m.owner", "s.speed", "s.ts"}
     alone = stored(world, f"SELECT SUM(s.speed) {OWNED} BEGIN (NOW - 1 HOUR) END (NOW) FOR s")
-    assert isinstance(alone, JoinAggregatePlan) and str(window_of(alone.join)) == "BEGIN (NOW - 1h) END (NOW)"
+    assert isinstance(alone, JoinAggregatePlan) and str(alone.join.windows) == "BEGIN (NOW - 1h) END (NOW)"
 
 
 def test_explain_says_how_the_table_is_asked(world: World) -> None:
@@ -142,7 +141,7 @@ def test_explain_says_how_the_table_is_asked(world: World) -> None:
 )
 def test_what_stays_with_spark_sql_reads_the_log_and_says_why(world: World, sql: str, reason: str) -> None:
     plan = stored(world, sql)
-    assert isinstance(plan, SparkPlan) and plan.core is None and join_of(plan) is None
+    assert isinstance(plan, SparkPlan) and plan.core is None and plan.window_join is None
     assert reason in plan.reason
 
 
@@ -163,7 +162,7 @@ def test_where_a_reading_meets_one_row_there_is_a_first_and_a_last(world: World,
 def test_windows_may_differ(world: World) -> None:
     plan = stored(world, f"SELECT AVG(s.speed, 5 MINUTES), AVG(s.speed, 1 HOUR) {MINE}")
     assert isinstance(plan, JoinAggregatePlan) and plan.top.own_windows == (300_000_000, 3_600_000_000)
-    assert str(window_of(plan.join)) == "BEGIN (NOW - 1h) END (NOW)"
+    assert str(plan.join.windows) == "BEGIN (NOW - 1h) END (NOW)"
     with pytest.raises(PenstockError) as caught:
         stored(world, f"SELECT AVG(s.speed, 5 MINUTES), TWA(s.speed, 1 HOUR) {MINE}")
     assert caught.value.condition == "not_supported"
@@ -179,7 +178,7 @@ def test_a_hint_has_nothing_to_choose(world: World) -> None:
 def test_it_can_be_read_like_a_stream_by_its_one_time(world: World) -> None:
     define(world, "mine", f"SELECT s.speed AS v {MINE}")
     plan = stored(world, "SELECT MAX(v), MAX(ts) FROM mine WHERE v > 1 BEGIN (NOW - 1 HOUR) END (NOW)")
-    assert isinstance(plan, SparkPlan) and plan.top is not None
+    assert isinstance(plan, QueryAggregatePlan)
     assert [show(a) for call in plan.top.aggregates for a in call.arguments] == ["s.speed", "s.ts"]
     with pytest.raises(PenstockError) as caught:
         stored(world, "SELECT ts_min FROM mine")

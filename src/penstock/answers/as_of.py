@@ -16,7 +16,7 @@ from penstock.catalog.model import QueryDefinition
 from penstock.catalog.system_columns import SYSTEM_TABLES
 from penstock.clock import format_timestamp
 from penstock.database.observer import streams_of
-from penstock.errors import PenstockError, error
+from penstock.errors import PenstockError, error, expect
 from penstock.expr.evaluate import evaluate_mask, evaluate_static
 from penstock.expr.expression import columns_of
 from penstock.expr.windows import FOREVER, RowsWindow, TimeWindow, Window
@@ -27,8 +27,8 @@ from penstock.operators.sparksql.moments import check_taken_in, now_of_plan
 from penstock.operators.sparksql.replan import with_text
 from penstock.pipeline.spark_sql import Moment
 from penstock.sql.parse import parse_select
-from penstock.sql.plan import JoinPlan, Plan, SelectPlan, SparkPlan, is_latch, plan_from_json, stream_uses
-from penstock.sql.planning.planner import functions_of, plan_query
+from penstock.sql.plan import Plan, ResamplePlan, SelectPlan, SparkPlan, all_windows, plan_from_json, stream_uses
+from penstock.sql.planning.planner import plan_query
 from penstock.sql.statement_parts import AsOf
 from penstock.types import format_duration
 from penstock.views.answer_store import AnswerStore
@@ -41,50 +41,50 @@ if TYPE_CHECKING:
 def answer_as_of(database: Database, definition: QueryDefinition, as_of: AsOf, limit: int | None) -> Result:
     """The answer at a time; `as_of` is no cycle."""
     plan, start_us = plan_from_json(definition.plan), definition.start_us
-    if is_latch(plan):
+    if plan.latch is not None:
         hint = "AS OF CYCLE n, as long as the cycle is kept"
         raise error("not_supported", feature="AS OF a time on a query with LATCH", hint=hint)
-    if not isinstance(plan, SelectPlan) or functions_of(plan) or plan.lasting is not None:
-        plan = _as_spark_sql(database, definition, plan)
+    selection = plan.selection
+    if selection is not None and (selection.functions or selection.lasting is not None):
+        selection = None  # user functions run in workers only, and what lasts is not known as of older times
+    text = _as_spark_sql(database, definition, plan) if selection is None else None
+    asked: Plan = selection or text or plan
     with database.standing.locked() as store:
         if definition.id not in store.state.queries_by_id:
             raise error("query_not_found", query=definition.name, hint="it was dropped")
-        check_taken_in(plan, store.state)
-        at_us = _moment(plan, store, as_of)
-        _check_kept(plan, store, start_us, at_us)
-        cycle, most, moment, held = store.cycle, database.settings.result_max_rows, None, None
-        if isinstance(plan, SparkPlan):
-            moment = _past_moment(plan, store, start_us, at_us)
-            if plan.resampled is not None:
-                ranges = moment.ranges
-                held = hold_once(database.standing, plan, at_us, ranges, most if limit is None else None)
-        else:
-            past = _PastRows(database, plan, store, start_us, at_us)
-    if isinstance(plan, SparkPlan) and moment is not None:
-        table = answer_once(held) if held is not None else None
-        if table is None:
-            table = database.evaluator.run_at(plan, moment, cycle, {}).table
-    else:
-        table = past.rows(limit, most)
+        check_taken_in(asked, store.state)
+        at_us = _moment(asked, store, as_of)
+        _check_kept(asked, store, start_us, at_us)
+        cycle, most = store.cycle, database.settings.result_max_rows
+        past = _PastRows(database, selection, store, start_us, at_us) if selection is not None else None
+        moment = _past_moment(text, store, start_us, at_us) if text is not None else None
+        held = None
+        if text is not None and moment is not None and text.operator == ResamplePlan.operator:
+            resample = expect(ResamplePlan, text)
+            held = hold_once(database.standing, resample, at_us, moment.ranges, most if limit is None else None)
+    table = past.rows(limit, most) if past is not None else None
+    table = answer_once(held) if held is not None else table
+    if table is None and text is not None and moment is not None:
+        table = database.evaluator.run_at(text, moment, cycle, {}).table
+    assert table is not None
     return Result(table if limit is None else table.slice(0, limit), cycle=cycle, now_us=at_us)
 
 
 def _as_spark_sql(database: Database, definition: QueryDefinition, plan: Plan) -> SparkPlan:
-    """User functions run in workers only, and what a join or a condition that lasts keeps is not as of older times."""
-    if not isinstance(plan, SparkPlan) or plan.core is not None:
+    """What a join keeps is not as of older times: the whole question is evaluated."""
+    if plan.kernel is not None:
         select = parse_select(definition.sql)
         plan = plan_query(select, database.catalog.state.frozen(), True, SYSTEM_TABLES, shared=False, spent=True)
-    assert isinstance(plan, SparkPlan)
-    plan = with_text(plan, definition, database.catalog.state.frozen())
-    system = next((r.table for r in plan.relations if r.kind in ("system", "state")), None)
+    text = with_text(expect(SparkPlan, plan), definition, database.catalog.state.frozen())
+    system = next((r.table for r in text.relations if r.kind in ("system", "state")), None)
     if system is not None:
         raise error("not_supported", feature=f'AS OF on "{system}", which has no past')
     states = database.catalog.state.queries
-    read = {r.table for r in plan.relations if r.kind == "query" and r.table in states}
-    joins = sorted(name for name in read if isinstance(plan_from_json(states[name].plan), JoinPlan))
+    read = {r.table for r in text.relations if r.kind == "query" and r.table in states}
+    joins = sorted(name for name in read if plan_from_json(states[name].plan).pure_join is not None)
     if joins:
         raise error("not_supported", feature=f'AS OF on a query that reads the window join "{joins[0]}"')
-    return plan
+    return text
 
 
 def _moment(plan: Plan, store: AnswerStore, as_of: AsOf) -> int:
@@ -101,15 +101,8 @@ def _moment(plan: Plan, store: AnswerStore, as_of: AsOf) -> int:
     return at_us
 
 
-def _windows(plan: SelectPlan | SparkPlan) -> list[Window | None]:
-    if isinstance(plan, SelectPlan):
-        return [plan.window]
-    return [r.window for r in plan.relations if r.kind in ("stream", "query")]
-
-
 def _check_kept(plan: Plan, store: AnswerStore, start_us: int | None, at_us: int) -> None:
     """Refuse a time if its window reaches readings that retention may have deleted."""
-    assert isinstance(plan, SelectPlan | SparkPlan)
     kept_us = -FOREVER
     for table_id, _ in streams_of(plan, store.state):
         table = store.state.tables_by_id[table_id]
@@ -118,7 +111,7 @@ def _check_kept(plan: Plan, store: AnswerStore, start_us: int | None, at_us: int
             kept_us = max(kept_us, newest_us - table.options.retention_us)
     # A window that does not slide begins where it begins: what retention took of it is missing at any time.
     reach_us = max(
-        (at_us - _range(w, at_us, start_us)[0] for w in _windows(plan) if isinstance(w, TimeWindow) and w.slides),
+        (at_us - _range(w, at_us, start_us)[0] for w in all_windows(plan) if isinstance(w, TimeWindow) and w.slides),
         default=0,
     )
     if at_us - reach_us < kept_us:

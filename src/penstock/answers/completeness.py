@@ -15,9 +15,9 @@ from penstock.catalog.model import Table
 from penstock.catalog.state import CatalogState
 from penstock.database.observer import streams_of
 from penstock.expr.expression import Expr
-from penstock.expr.windows import FOREVER, TimeWindow, Window
+from penstock.expr.windows import FOREVER, TimeWindow
 from penstock.operators.join.readers import told_from
-from penstock.sql.plan import AggregatePlan, Plan, SparkPlan, looks_of
+from penstock.sql.plan import Plan, all_windows
 from penstock.streams.sources.initial_scan import surviving
 from penstock.views.results import Result
 from penstock.views.standing_queries import StandingQueries
@@ -32,7 +32,7 @@ class Completeness:
 
     def say(self, result: Result, plan: Plan, start_us: int | None, state: CatalogState) -> Result:
         """The result with complete_from, where that lies inside the window."""
-        spans = [w for w in _windows(plan) if isinstance(w, TimeWindow)]
+        spans = [w for w in all_windows(plan) if isinstance(w, TimeWindow)]
         if not spans or result.now_us is None:
             return result
         if start_us is None and any(w.begin.anchor == "start" for w in spans):
@@ -59,8 +59,9 @@ class Completeness:
         """Since when nothing that the plan reads has been thrown away; None where nothing ever was."""
         kept: list[int] = []
         with self._standing.locked() as store:
-            if isinstance(plan, AggregatePlan) and plan.latch is not None:
-                return store.slices.latch_of(plan).kept_from_us if store.slices.keeps(plan) else None  # or was dropped
+            latch = plan.aggregation if plan.latch is not None else None
+            if latch is not None:  # or it was dropped
+                return store.slices.latch_of(latch).kept_from_us if store.slices.keeps(latch) else None
             for table, _ in _streams(plan, store.state):
                 if table.options.retention_us is None or not store.state.retention(table.id):
                     continue
@@ -92,8 +93,3 @@ class Completeness:
 def _streams(plan: Plan, state: CatalogState) -> list[tuple[Table, Expr | None]]:
     found = streams_of(plan, state)
     return [(state.tables_by_id[table_id], p) for table_id, p in found if table_id in state.tables_by_id]
-
-
-def _windows(plan: Plan) -> list[Window]:
-    relations = plan.relations if isinstance(plan, SparkPlan) else ()
-    return [*(use.window for use in looks_of(plan)), *(r.window for r in relations if r.window is not None)]

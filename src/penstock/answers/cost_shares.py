@@ -13,7 +13,6 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.sql.plan import AggregatePlan, SelectPlan
 from penstock.views.answer_store import AnswerStore
 
 Ints = npt.NDArray[np.int64]
@@ -34,11 +33,11 @@ def users_of(store: AnswerStore) -> CostShares:
     for query_id, answer in store.answers.items():
         if answer.paused:
             continue
-        if isinstance(answer.plan, AggregatePlan):
-            slicing[answer.plan.table_id].append(query_id)
+        if answer.plan.aggregation is not None:
+            slicing[answer.plan.aggregation.table_id].append(query_id)
         elif answer.scalars:
             slicing[answer.scalars[0].plan.table_id].append(query_id)
-        elif isinstance(answer.plan, SelectPlan):
+        elif answer.plan.selection is not None:
             for name in store.state.queries_by_id[query_id].reads_functions:
                 calling[name].append(query_id)
     return CostShares(calling, slicing)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 
 from penstock.cache import Cache
-from penstock.sql.plan import SparkPlan
+from penstock.sql.plan import SparkPlan, TreePlan
 
 MOST = 256
 LONGEST = 10_000
@@ -28,7 +28,7 @@ class PlanCache:
         return known[1] if known is not None and known[0] == position else None
 
     def keep(self, sql: str, position: int, plan: SparkPlan) -> None:
-        if plan.on_demand is None or len(sql) > LONGEST:
+        if plan.operator != TreePlan.operator or len(sql) > LONGEST:
             return
         with self._lock:
             self._plans.put(sql, (position, plan))

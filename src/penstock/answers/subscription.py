@@ -10,8 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import error
-from penstock.operators.base.answer import AnswerAt, Ids, SelectAt, answered_otherwise
-from penstock.operators.base.table_answer import TableAnswer
+from penstock.operators.base.answer import AnswerAt, Ids, answered_otherwise
 from penstock.operators.select.delivered_windows import DeliveredWindows
 from penstock.views.feed import CommitFeed
 from penstock.views.results import Event
@@ -81,9 +80,6 @@ class SelectSubscription(Waiting):
         held = self._held(cycle - 1)
         if self._changes:
             self._inside = held.inside()
-        elif isinstance(held, TableAnswer):
-            # Now: when the next cycle is compared with it, retention may have taken what it stands on.
-            held.answer()
         self._begin_with(held)
 
     @property
@@ -127,8 +123,7 @@ class SelectSubscription(Waiting):
 
     def _begin_with(self, held: AnswerAt) -> None:
         self._before = held
-        if isinstance(held, SelectAt):
-            self._told.begin(held.instant)
+        held.begin(self._told)
 
     def _step(self) -> Event | None:
         """What one more cycle brought; None where it brought nothing."""
@@ -142,14 +137,8 @@ class SelectSubscription(Waiting):
         if self._changes:
             self._inside, entered, left = held.changed(before, self._inside)
         else:
-            entered = self._entered(before, held)
+            entered = held.undelivered(before, self._told)
         return self._event(held, entered, left) if len(entered) or (left is not None and left.num_rows) else None
-
-    def _entered(self, before: AnswerAt, held: AnswerAt) -> Ids:
-        """New rows that were not sent before: a window that is made wider shows rows again that had left it."""
-        if not isinstance(held, SelectAt) or not isinstance(before, SelectAt) or held.plan.lasting is not None:
-            return held.entered(before)
-        return self._told.without_told(held.entered_rows(before), before.instant, held.instant).positions
 
     def _after(self, before: AnswerAt) -> AnswerAt | None:
         """The answer one cycle on; None where the query rests after all."""

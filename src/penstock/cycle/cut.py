@@ -16,15 +16,11 @@ from penstock.expr.windows import RowsWindow, Window
 from penstock.operators.join.steps.units import advance_fills, remaining_fills
 from penstock.operators.select.durability import is_pure, meets_rows
 from penstock.sql.plan import (
-    AggregatePlan,
-    JoinPlan,
-    SelectPlan,
+    KernelPlan,
     has_latch,
-    kernel_of,
     plan_from_json,
     reach_of,
     selected_table,
-    tables_under,
 )
 from penstock.streams.log.missing_rows import first_reached
 from penstock.streams.log.segments import Segment
@@ -103,41 +99,38 @@ def plan_cycle(
         definition = queries[query_id]
         if definition.paused and (definition.quarantined is not None or not has_latch(definition.stored_plan)):
             continue
-        plan = kernel_of(plan_from_json(definition.plan))
-        if plan is None or not tables_under(plan) <= state.tables_by_id.keys():
+        plan = plan_from_json(definition.plan).kernel
+        if plan is None or not plan.tables_read <= state.tables_by_id.keys():
             continue
-        if isinstance(plan, AggregatePlan) and plan.latch is not None:
-            # Cycles read its history, once: retention cannot delete what a commit record holds.
-            target = start.data.get(plan.table_id, 0)
-            first = min(first_needed(plan.table_id, reach_of(plan), definition.start_us), target)
-            if first < target and state.query_positions[query_id][0] > start.journal:
-                fill[query_id] = (first, target)
+        history = _history_of(plan, start, definition.start_us, first_needed)
+        if all(first >= target for first, target in history.values()):
             continue
-        if isinstance(plan, AggregatePlan):
-            continue  # the first request slices its history
-        if isinstance(plan, SelectPlan):
-            target = start.data.get(plan.table_id, 0)
-            first = min(first_needed(plan.table_id, reach_of(plan), definition.start_us), target)
-            asked = is_pure(plan) and (target - first <= limits.history_rows or not meets_rows(definition, plan))
-            if first < target and not asked:
-                fill[query_id] = (first, target)
+        if plan.window_join is not None:
+            join_fill[query_id] = history
+            continue
+        ((first, target),) = history.values()
+        if plan.aggregation is not None:
+            # The first request slices its history. Of a state without end cycles read it, once: retention cannot delete
+            # what a commit record holds.
+            reads = plan.latch is not None and state.query_positions[query_id][0] > start.journal
         else:
-            history = _history_of(plan, start, definition.start_us, first_needed)
-            if any(first < target for first, target in history.values()):
-                join_fill[query_id] = history
+            short = target - first <= limits.history_rows or not meets_rows(definition, plan)
+            reads = not (is_pure(plan) and short)
+        if reads:
+            fill[query_id] = (first, target)
     return Offset(start.folder, data, journal, max(now_us, start.now_us), fill, join_fill)
 
 
 def _history_of(
-    plan: JoinPlan, start: Offset, start_us: int | None, first_needed: FirstNeeded
+    plan: KernelPlan, start: Offset, start_us: int | None, first_needed: FirstNeeded
 ) -> dict[int, tuple[int, int]]:
-    """Which part of each table's log a join's windows reach."""
+    """Which part of each table's log the windows reach."""
     history: dict[int, tuple[int, int]] = {}
-    for source in plan.inputs:
-        target = start.data.get(source.table_id, 0)
-        first = min(first_needed(source.table_id, source.window, start_us), target)
-        known = history.get(source.table_id, (first, target))
-        history[source.table_id] = (min(first, known[0]), target)
+    for use in plan.uses:
+        target = start.data.get(use.table_id, 0)
+        first = min(first_needed(use.table_id, reach_of(plan, use.window), start_us), target)
+        known = history.get(use.table_id, (first, target))
+        history[use.table_id] = (min(first, known[0]), target)
     return history
 
 

@@ -13,7 +13,7 @@ from penstock.expr.windows import TimeWindow
 from penstock.operators.aggregate.step import AggregateStep
 from penstock.operators.select.durability import meets_rows
 from penstock.operators.select.step import SelectStep
-from penstock.sql.plan import AggregatePlan, Plan, SelectPlan, scalars_of
+from penstock.sql.plan import AggregatePlan, Plan
 from penstock.streams.log.release_memory import give_back_memory
 
 # After so many changes what was loaded is taken out of the collector's sight: Spark's workers run a full collection after
@@ -81,10 +81,10 @@ def _live_pass(definitions: Definitions, table: Table) -> _Live:
 
 
 def _follow(live: _Live, definitions: Definitions, table: Table, query_id: int) -> None:
-    plan = _plan_over(definitions, table, query_id)
-    meets = plan is not None and meets_rows(definitions.state.queries_by_id[query_id], plan)
-    if isinstance(plan, SelectPlan) and meets:
-        live.shared.add(query_id, plan)
+    plan = _any_plan(definitions, table, query_id)
+    selection = plan.selection if plan is not None else None
+    if selection is not None and meets_rows(definitions.state.queries_by_id[query_id], selection):
+        live.shared.add(query_id, selection)
     elif query_id in live.shared:
         live.shared.remove(query_id)
     sliced = _sliced_over(definitions, table, query_id)
@@ -104,12 +104,14 @@ def _fill_pass(definitions: Definitions, table: Table, only: frozenset[int]) -> 
     if fill is None or fill.only != only or fill.mark != mark:
         fill = fills[table.id] = _Fill(only, mark, SelectStep(definitions.functions()), AggregateStep())
         for query_id in only:
-            plan = _plan_over(definitions, table, query_id)
+            plan = _any_plan(definitions, table, query_id)
+            if plan is None:
+                continue
             # Whatever its strategy is by now: history that a cycle was planned to read is known from then on.
-            if isinstance(plan, SelectPlan) and not definitions.state.queries_by_id[query_id].paused:
-                fill.shared.add(query_id, plan)
-            elif isinstance(plan, AggregatePlan):
-                fill.slices.add(query_id, plan)
+            if plan.selection is not None and not definitions.state.queries_by_id[query_id].paused:
+                fill.shared.add(query_id, plan.selection)
+            elif plan.aggregation is not None and plan.aggregation.table_id == table.id:
+                fill.slices.add(query_id, plan.aggregation)
     return fill
 
 
@@ -118,12 +120,12 @@ def _sliced_over(definitions: Definitions, table: Table, query_id: int) -> tuple
     plan = _any_plan(definitions, table, query_id)
     if plan is None:
         return ()
-    own = (plan,) if isinstance(plan, AggregatePlan) else ()
+    own = (plan.aggregation,) if plan.aggregation is not None else ()
     definition = definitions.state.queries_by_id[query_id]
     # Aggregates over the newest rows read them on request.
     return tuple(
         each
-        for each in (*own, *(scalar.plan for scalar in scalars_of(plan)))
+        for each in (*own, *(scalar.plan for scalar in plan.scalars))
         if each.table_id == table.id and isinstance(each.window, TimeWindow) and meets_rows(definition, each)
     )
 
@@ -133,8 +135,3 @@ def _any_plan(definitions: Definitions, table: Table, query_id: int) -> Plan | N
     if definition is None or table.name not in definition.reads_tables or query_id in definitions.skipped:
         return None
     return definitions.plan(query_id)
-
-
-def _plan_over(definitions: Definitions, table: Table, query_id: int) -> SelectPlan | AggregatePlan | None:
-    plan = _any_plan(definitions, table, query_id)
-    return plan if isinstance(plan, SelectPlan | AggregatePlan) and plan.table_id == table.id else None

@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -45,6 +46,8 @@ from penstock.errors import PenstockError, error, suggest
 from penstock.logs import note_cycle
 from penstock.operators.aggregate.rollups.keeper import RollupKeeper
 from penstock.operators.aggregate.trees.on_demand import AggregatesOnDemand
+from penstock.operators.resample.once import resampled_once
+from penstock.operators.sparksql.evaluation_rows import Evaluation
 from penstock.operators.sparksql.evaluator import Evaluator
 from penstock.operators.sparksql.live_runner import LiveRunner
 from penstock.pipeline.engine import Engine
@@ -53,6 +56,7 @@ from penstock.security.users import Users
 from penstock.sensors.address_rules import rules_of
 from penstock.services import Service
 from penstock.settings import Settings
+from penstock.sql.plan import ResamplePlan, SparkPlan, TreePlan
 from penstock.sql.statement_parts import AsOf
 from penstock.statements.execute import Executor
 from penstock.statements.permissions import the_caller
@@ -148,6 +152,10 @@ class Database(ReadYourWrites):
                 runner, self.standing, self.settings, self.system.for_plan, self.costs.note_evaluation
             )
             self.on_demand = AggregatesOnDemand(self.standing, self.settings)
+            self.once: dict[str, Callable[[SparkPlan], Evaluation]] = {
+                TreePlan.operator: self.on_demand.answer,
+                ResamplePlan.operator: partial(resampled_once, self.standing),
+            }  # by operator, what answers a question that is asked once without Spark
             self.known_questions = PlanCache()
             self.observer = Observer(
                 self.catalog,

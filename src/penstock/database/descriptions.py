@@ -6,36 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.catalog.model import QueryDefinition, Table
 from penstock.clock import format_timestamp
-from penstock.sql.plan import (
-    AggregatePlan,
-    JoinAggregatePlan,
-    JoinPlan,
-    Plan,
-    SelectPlan,
-    SparkPlan,
-    evaluated_by_spark,
-    join_of,
-    kernel_of,
-    plan_from_json,
-    window_of,
-)
+from penstock.operators.registry import view_of
+from penstock.sql.plan import Plan, evaluated_by_spark, plan_from_json
 from penstock.types import format_duration
 from penstock.views.query_state import QueryState
 
 if TYPE_CHECKING:
     from penstock.database.database import Database
 
-_RUNS = {
-    SelectPlan: "shared pass",
-    AggregatePlan: "slices",
-    JoinPlan: "window join",
-    JoinAggregatePlan: "window join, then slices",
-    SparkPlan: "Spark SQL",
-}
 # Cycles wait for this: ten thousand queries are not described all at once.
 _AT_ONCE = 250
-_RUNS_ON_TOP = "window join, then Spark SQL"
-_ONE_STREAM = "join with tables"
 
 
 def describe_table(table: Table) -> dict[str, Any]:
@@ -90,10 +70,8 @@ def describe_query(database: Database, definition: QueryDefinition) -> dict[str,
 
 def _describe_query(database: Database, definition: QueryDefinition, answer: QueryState | None) -> dict[str, Any]:
     whole = database.standing.store.spark_plans.get(definition.id)
-    known: Plan | None = answer.plan if answer is not None else None
-    if answer is not None and answer.top is not None and isinstance(answer.plan, JoinPlan):
-        known = JoinAggregatePlan(answer.plan, answer.top)
-    plan = whole or known or plan_from_json(definition.plan)
+    plan = whole or (answer.whole if answer is not None else None) or plan_from_json(definition.plan)
+    view = view_of(plan.operator)
     failure = database.standing.store.evaluations.failure(definition.id)
     message = answer.error if answer is not None else _reader_failure(database, definition.id)
     message = failure.message if message is None and failure is not None else message
@@ -107,39 +85,19 @@ def _describe_query(database: Database, definition: QueryDefinition, answer: Que
         "description": definition.description,
         "state": state,
         "progress": round(progress, 4),
-        "runs": _runs(plan),
-        "reason": plan.reason if evaluated_by_spark(plan) and isinstance(plan, SparkPlan) else None,
-        "window": _window(plan),
+        "runs": view.runs(plan),
+        "reason": plan.spark.reason if evaluated_by_spark(plan) and plan.spark is not None else None,
+        "window": view.window(plan),
         "matched": database.standing.store.matched(definition.id) if answer is not None else None,
         "error": message,
         "strategy": database.standing.strategy_of(definition.id) if answer is not None else None,
         "strategy_asked": definition.strategy,
-        "memory": _memory(database, definition.id) if answer is not None or isinstance(plan, SparkPlan) else None,
+        "memory": _memory(database, definition.id) if answer is not None or plan.spark is not None else None,
         "invocations": database.usage.invocations(definition.id),
         "last_invoked": database.usage.last_us(definition.id),
         "seconds": database.evaluator.seconds(definition.id),
         **database.costs.of(definition.id),
     }
-
-
-def _window(plan: Plan) -> str | None:
-    if isinstance(plan, SparkPlan) and plan.resampled is not None:
-        return str(plan.relations[plan.resampled.times].window)
-    kernel = kernel_of(plan)
-    return str(window_of(kernel)) if kernel is not None else None
-
-
-def _runs(plan: Plan) -> str:
-    """Where its answer is made."""
-    if isinstance(plan, SparkPlan):
-        if plan.resampled is not None:
-            return "log, when asked"
-        if plan.top is not None:
-            return "slices"
-        return _RUNS_ON_TOP if plan.core is not None else _RUNS[SparkPlan]
-    join = join_of(plan)
-    words = _RUNS[type(plan)]
-    return words.replace("window join", _ONE_STREAM) if join is not None and len(join.inputs) == 1 else words
 
 
 def _state(
@@ -149,7 +107,7 @@ def _state(
         return "FAILED", 1.0
     if definition.paused:
         return "PAUSED", 1.0
-    if kernel_of(plan) is not None and answer is None:
+    if plan.kernel is not None and answer is None:
         return "STARTING", 0.0
     if message is not None:
         return "FAILED", 1.0
@@ -169,5 +127,4 @@ def _reader_failure(database: Database, query_id: int) -> str | None:
 
 
 def _memory(database: Database, query_id: int) -> int:
-    evaluated = database.standing.store.evaluations.memory_of(query_id)
-    return database.standing.memory_of(query_id) + database.on_demand.memory_of(query_id) + evaluated
+    return database.standing.memory_of(query_id) + database.on_demand.memory_of(query_id)

@@ -7,10 +7,11 @@ from typing import Literal
 
 from penstock.catalog.model import QueryDefinition, Table
 from penstock.catalog.state import CatalogState
+from penstock.errors import expect
 from penstock.expr.expression import Expr
 from penstock.sql.explain.notation import show, show_window
 from penstock.sql.explain.resample import show_call
-from penstock.sql.plan import AggregatePlan, JoinAggregatePlan, JoinPlan, Plan, SelectPlan, SparkPlan, plan_from_json
+from penstock.sql.plan import AggregatePlan, JoinPlan, Plan, ResamplePlan, SelectPlan, SparkPlan, plan_from_json
 
 Kind = Literal["source", "step", "answer"]
 
@@ -66,16 +67,14 @@ def plan_graph(definition: QueryDefinition, state: CatalogState) -> PlanGraph:
 
 
 def _draw(drawing: _Drawing, plan: Plan, state: CatalogState) -> int:
-    if isinstance(plan, SelectPlan):
-        return _select(drawing, plan, state)
-    if isinstance(plan, AggregatePlan):
-        return _with_scalars(drawing, plan, _aggregate(drawing, plan, state), state)
-    if isinstance(plan, JoinPlan):
-        return _join(drawing, plan, state)
-    if isinstance(plan, JoinAggregatePlan):
-        place = _join(drawing, plan.join, state)
-        return _with_scalars(drawing, plan.top, drawing.add(_slices(plan.top), place), state)
-    return _spark(drawing, plan, state)
+    if plan.selection is not None:
+        return _select(drawing, plan.selection, state)
+    if plan.aggregation is not None:
+        return _with_scalars(drawing, plan.aggregation, _aggregate(drawing, plan.aggregation, state), state)
+    sources = [] if plan.window_join is None else [_join(drawing, plan.window_join, state)]
+    if plan.over_results is not None:
+        return _with_scalars(drawing, plan.over_results, drawing.add(_slices(plan.over_results), *sources), state)
+    return _of_text(drawing, plan.spark, sources, state) if plan.spark is not None else sources[0]
 
 
 def _stream(
@@ -148,10 +147,7 @@ def _joined(plan: JoinPlan) -> Box:
     return Box(words[plan.missing], conditions or ("within each other's windows",))
 
 
-def _spark(drawing: _Drawing, plan: SparkPlan, state: CatalogState) -> int:
-    sources = []
-    if plan.core is not None:
-        sources.append(_join(drawing, plan.core, state))
+def _of_text(drawing: _Drawing, plan: SparkPlan, sources: list[int], state: CatalogState) -> int:
     for relation in plan.relations:
         if relation.kind == "core":
             continue
@@ -161,10 +157,19 @@ def _spark(drawing: _Drawing, plan: SparkPlan, state: CatalogState) -> int:
         rows = _rows(state.tables.get(relation.table), state) if relation.kind in ("ordinary", "static") else None
         box = Box(relation.table, (relation.kind, *window), "source", table=table, query=query, rows=rows)
         sources.append(drawing.add(box))
-    if plan.resampled is not None:
-        calls = tuple(show_call(call) for call in plan.resampled.calls)
-        return drawing.add(Box("resample", (*calls, plan.reason)), *sources)
-    return drawing.add(Box("Spark SQL", (plan.reason,)), *sources)
+    return drawing.add(_BOXES.get(plan.operator, _spark_box)(plan), *sources)
+
+
+def _spark_box(plan: SparkPlan) -> Box:
+    return Box("Spark SQL", (plan.reason,))
+
+
+def _resample_box(plan: SparkPlan) -> Box:
+    calls = (show_call(call) for call in expect(ResamplePlan, plan).resample.calls)
+    return Box("resample", (*calls, plan.reason))
+
+
+_BOXES = {ResamplePlan.operator: _resample_box}
 
 
 def _rows(table: Table | None, state: CatalogState) -> int | None:

@@ -150,9 +150,9 @@ def _static_rows(request: HistoryRequest, definitions: Definitions) -> pa.Table:
 def read_readings(request: HistoryRequest, table: Table, definitions: Definitions, piece: Slice) -> pa.Table:
     """One slice's readings inside the time range and with a static version that passes, with their flat columns."""
     static = definitions.state.rows(table.id)
-    plan = plan_from_json(request.query_plan) if request.query_plan is not None else None
+    plan = plan_from_json(request.query_plan).selection if request.query_plan is not None else None
     wanted = set(request.columns)
-    if isinstance(plan, SelectPlan):
+    if plan is not None:
         wanted = {TIME_COLUMN}.union(*(columns_of(o.expr) for o in plan.outputs))
         if plan.stream_predicate is not None:
             wanted |= columns_of(plan.stream_predicate)
@@ -162,7 +162,7 @@ def read_readings(request: HistoryRequest, table: Table, definitions: Definition
     times = log.column(TIME_COLUMN).cast(pa.int64()).to_numpy()
     keep = (times >= request.low_us) & (times <= request.high_us)
     predicates = [from_json(request.static_predicate)] if request.static_predicate else []
-    if isinstance(plan, SelectPlan) and plan.static_predicate is not None:
+    if plan is not None and plan.static_predicate is not None:
         predicates.append(plan.static_predicate)
     for predicate in predicates:
         keep &= evaluate_static_of(predicate, static.versions(), vids)
@@ -176,7 +176,7 @@ def read_readings(request: HistoryRequest, table: Table, definitions: Definition
     columns[SENSOR_COLUMN.name] = pa.array(static.sids[vids], pa.int32())
     heads, entries = definitions.state.journal_positions(table.id)
     columns[JOURNAL_COLUMN.name] = pa.array(journal_of(positions, heads, entries), pa.int64())
-    if isinstance(plan, SelectPlan):
+    if plan is not None:
         columns = _project(plan, columns, definitions)
     return pa.table([columns[n] for n in request.columns], list(request.columns))
 

@@ -27,7 +27,7 @@ from penstock.pipeline.history import HIDDEN_OF_ORDINARY, HIDDEN_OF_STREAM, Hist
 from penstock.pipeline.input_files import InputFiles
 from penstock.pipeline.jobs import history_workers, read_parallelism, statement_jobs
 from penstock.pipeline.spark_parser import check_parsed
-from penstock.sql.plan import Relation, SelectPlan, SparkPlan, plan_from_json
+from penstock.sql.plan import Relation, SparkPlan, plan_from_json
 from penstock.sql.spark.text import NOW
 from penstock.sql.spark.text_check import check_spark_text
 from penstock.types import TIMESTAMP, Field
@@ -129,8 +129,8 @@ class SparkRunner:
         offset, plan_json = moment.offset, None
         if relation.kind == "query":
             definition = moment.state.queries[relation.table]
-            plan = plan_from_json(definition.plan)
-            if not isinstance(plan, SelectPlan):
+            plan = plan_from_json(definition.plan).selection
+            if plan is None:
                 detail = f'another query "{relation.table}" came while the question was answered'
                 raise error("not_ready", detail=detail, hint="ask again")
             table, plan_json = moment.state.tables_by_id[plan.table_id], definition.plan

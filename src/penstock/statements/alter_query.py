@@ -9,7 +9,7 @@ from penstock.expr.windows import TimeWindow
 from penstock.operators.join.readers import check_readers
 from penstock.sql import statements as st
 from penstock.sql.parse import parse_select
-from penstock.sql.plan import JoinPlan, Plan, SparkPlan, is_latch, plan_from_json, stream_uses
+from penstock.sql.plan import Plan, QueryAggregatePlan, plan_from_json, stream_uses
 from penstock.sql.window_change import retargeted
 from penstock.statements.create_query import check_window, stored
 from penstock.statements.notices import notices_of, strategy_unheeded
@@ -33,14 +33,14 @@ def _alter(database: Database, statement: st.AlterQuery) -> Plan | None:
     """The new plan; None where the definition is not what it was any more."""
     definition = database.definition(statement.name)
     before = plan_from_json(definition.plan)
-    if is_latch(before):
+    if before.latch is not None:
         hint = "its state has begun and has no end; create another query with another BEGIN"
         raise error("not_supported", feature="another window for a query with LATCH", hint=hint)
     changed = retargeted(definition.sql, statement, _unsaid(before))
     try:
         plan = plan_of(database, parse_select(changed.text), standing=True)
         check_window(database, plan)
-        if isinstance(before, JoinPlan):
+        if before.pure_join is not None:
             check_readers(statement.name, plan, database.catalog.state)
     except PenstockError as failure:
         raise changed.point(failure) from None
@@ -50,7 +50,7 @@ def _alter(database: Database, statement: st.AlterQuery) -> Plan | None:
 def _unsaid(plan: Plan) -> tuple[str, str]:
     """The defaults of BEGIN and END: AVG(x, 5 MINUTES) alone looks five minutes back, over joins, too."""
     windows = [use.window for use in stream_uses(plan)]
-    if isinstance(plan, SparkPlan) and plan.top is not None:
+    if plan.operator == QueryAggregatePlan.operator:
         windows = [relation.window for relation in plan.relations if relation.window is not None]
     begins = [w.begin.offset_us for w in windows if isinstance(w, TimeWindow) and w.begin.anchor == "now"]
     return (f"NOW - '{format_duration(-min(begins))}'" if begins else "START"), "NOW"

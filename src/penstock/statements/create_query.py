@@ -20,7 +20,7 @@ from penstock.operators.join.buffer_budget import check_join_fits
 from penstock.operators.sparksql.moments import all_streams, now_of_plan
 from penstock.sql import statements as st
 from penstock.sql.parse import parse_select
-from penstock.sql.plan import Plan, SparkPlan, evaluated_by_spark, join_of, looks_of, plan_to_json
+from penstock.sql.plan import Plan, all_windows, evaluated_by_spark, plan_to_json
 from penstock.sql.planning.aggregate.latch import registered
 from penstock.sql.planning.planner import reads_of
 from penstock.sql.query_options import query_facts
@@ -218,12 +218,11 @@ def _new_query(
     coming: Sequence[QueryDefinition],
 ) -> NewQuery:
     tables, queries, functions = reads_of(plan, state)
-    if evaluated_by_spark(plan):
-        assert isinstance(plan, SparkPlan)
+    if evaluated_by_spark(plan) and plan.spark is not None:
         database.wait_for_own_writes()
         with database.statements.heavy_turn():
-            database.evaluator.admit(plan, coming)
-    join = join_of(plan)
+            database.evaluator.admit(plan.spark, coming)
+    join = plan.window_join
     if join is not None:
         check_join_fits(join, database.folder.log, database.settings)
     start_us = _start_of(database, plan, state)
@@ -245,8 +244,7 @@ def stored(plan: Plan) -> dict[str, Any]:
 def check_window(database: Database, plan: Plan) -> None:
     """A window of rows has no more of them than the server allows a query."""
     most = database.settings.query_rows_max
-    windows = [r.window for r in plan.relations] if isinstance(plan, SparkPlan) else [u.window for u in looks_of(plan)]
-    for window in windows:
+    for window in all_windows(plan):
         if isinstance(window, RowsWindow) and window.count > most:
             raise error(
                 "limit_reached",

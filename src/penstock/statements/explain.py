@@ -12,19 +12,16 @@ from penstock.catalog.state import CatalogState
 from penstock.errors import PenstockError
 from penstock.operators.aggregate.explain import result_slice_lines, scalar_slice_lines, slice_lines
 from penstock.operators.aggregate.rollups.notices import plan_lines
-from penstock.operators.aggregate.trees.answer_columns import NotAnswered
-from penstock.operators.resample.once import resampled_once
 from penstock.operators.select.storage_choice import unheeded
-from penstock.operators.sparksql.evaluation_rows import Evaluation
 from penstock.operators.sparksql.replan import with_text
 from penstock.sql import statements as st
 from penstock.sql.explain.notation import amount
 from penstock.sql.explain.plan import explain as explain_plan
-from penstock.sql.plan import AggregatePlan, Plan, SparkPlan, looks_of, plan_from_json
+from penstock.sql.plan import Plan, SparkPlan, looks_of, plan_from_json
 from penstock.sql.planning.one_shot import OneShotAggregate, asked_of_slices, asked_once
 from penstock.statements.replies import rows_of
 from penstock.statements.rollups import explain_rollup
-from penstock.statements.select import answered_from_log, asked_of_rollup, plan_of, rolled_up
+from penstock.statements.select import answer_once, answered_from_log, asked_of_rollup, plan_of, rolled_up
 from penstock.views.results import Result
 
 if TYPE_CHECKING:
@@ -53,11 +50,11 @@ def explain(database: Database, statement: st.Explain) -> Result:
         if matched is not None:
             lines.append("    as far as that is asked for: added up here with the rows of the log, no Spark job")
         if statement.analyze:
-            assert isinstance(plan, SparkPlan)
-            lines += _analyzed(database, plan, matched)
+            assert plan.spark is not None  # only cycles run kernels
+            lines += _analyzed(database, plan.spark, matched)
     text = explain_plan(plan, state)
-    if isinstance(plan, AggregatePlan):
-        lines = [*plan_lines(plan, state), *lines]
+    if plan.aggregation is not None:
+        lines = [*plan_lines(plan.aggregation, state), *lines]
     if isinstance(statement.target, str):
         heard = _heard(database, plan)
         lines = [*heard, *_kept(database, statement.target), *_ran(database, statement.target), *lines]
@@ -67,9 +64,9 @@ def explain(database: Database, statement: st.Explain) -> Result:
 def _stored(definition: QueryDefinition, state: CatalogState) -> Plan:
     """A standing query's plan; without a text where the plan of an older version cannot be made again."""
     plan = plan_from_json(definition.plan)
-    if isinstance(plan, SparkPlan):
+    if plan.spark is not None:
         with contextlib.suppress(PenstockError):
-            return with_text(plan, definition, state)
+            return with_text(plan.spark, definition, state)
     return plan
 
 
@@ -96,23 +93,10 @@ def _analyzed(database: Database, plan: SparkPlan, asked: OneShotAggregate | Non
         told = ["answered from a rollup and the log", *rolled.notices]
     else:
         with database.statements.heavy_turn():
-            found, told = _answered(database, plan)
+            found, reason = answer_once(database, plan)
+            told = [f"answered by Spark SQL, because {reason}"] if reason is not None else []
         count, cycle, seconds = found.table.num_rows, found.cycle, found.seconds
     return [*told, f"rows: {count}", f"took: {seconds * 1000:.0f} ms", f"cycle: {cycle}"]
-
-
-def _answered(database: Database, plan: SparkPlan) -> tuple[Evaluation, list[str]]:
-    """The answer and, where Spark gave it instead of the log or a tree, the reason."""
-    resampled = resampled_once(database.standing, plan)
-    if resampled is not None:
-        return resampled, []
-    if plan.resampled is not None:
-        return database.evaluator.run(plan, None), ["answered by Spark SQL, because too much has to be read"]
-    try:
-        return database.on_demand.answer(plan), []
-    except NotAnswered as reason:
-        told = [f"answered by Spark SQL, because {reason}"] if plan.on_demand is not None else []
-        return database.evaluator.run(plan, None), told
 
 
 def _kept(database: Database, name: str) -> list[str]:
@@ -122,7 +106,7 @@ def _kept(database: Database, name: str) -> list[str]:
     told = [f"  strategy {asked.strategy}, as requested, changes nothing: {reason}"] if reason else []
     with database.standing.locked() as store:
         definition = store.state.queries.get(name)
-        if store.reader(name) is not None and definition is not None:
+        if definition is not None and store.is_reader(definition.id):
             return [*result_slice_lines(store.slices, definition.id), *told]
         if definition is None or definition.id not in store.answers:
             return told
@@ -131,8 +115,8 @@ def _kept(database: Database, name: str) -> list[str]:
             f"  answer kept: {standing.strategy_of(definition.id)}, because {standing.strategy_reason(definition.id)}"
         ]
         answer = store.answers[definition.id]
-        if isinstance(answer.plan, AggregatePlan):
-            lines += slice_lines(store.slices, definition.id, answer.plan)
+        if answer.plan.aggregation is not None:
+            lines += slice_lines(store.slices, definition.id, answer.plan.aggregation)
         elif answer.top is not None:
             lines += result_slice_lines(store.slices, definition.id)
             lines += scalar_slice_lines(store.slices, definition.id, answer.scalars)

@@ -9,7 +9,7 @@ from penstock.catalog.model import Table
 from penstock.catalog.state import CatalogState
 from penstock.expr.windows import FOREVER, TimeWindow, Window
 from penstock.operators.aggregate.rollups.rollup_choice import find_match
-from penstock.sql.plan import AggregatePlan, Plan, SparkPlan, looks_of
+from penstock.sql.plan import Plan, looks_of
 from penstock.types import format_duration
 
 if TYPE_CHECKING:
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 def beyond_retention(database: Database, name: str, plan: Plan, state: CatalogState) -> str | None:
     """The notice for a query with a window that begins before its table's retention; None for other queries."""
-    if isinstance(plan, AggregatePlan) and (plan.latch is not None or find_match(plan, state) is not None):
+    asked = plan.aggregation
+    if asked is not None and (asked.latch is not None or find_match(asked, state) is not None):
         return None  # its state outlives the readings, or a rollup has them
     for table, window in _looks(plan, state):
         keep_us = table.options.retention_us
@@ -31,7 +32,7 @@ def beyond_retention(database: Database, name: str, plan: Plan, state: CatalogSt
 
 def _looks(plan: Plan, state: CatalogState) -> Iterator[tuple[Table, Window]]:
     yield from ((state.tables_by_id[use.table_id], use.window) for use in looks_of(plan))
-    for relation in plan.relations if isinstance(plan, SparkPlan) else ():
+    for relation in plan.relations:
         if relation.kind == "stream" and relation.window is not None:
             yield state.tables[relation.table], relation.window
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -14,7 +13,6 @@ from penstock.operators.aggregate.rollups.once import answer_from_log
 from penstock.operators.aggregate.rollups.once import answer_once as answer_from_rollup
 from penstock.operators.aggregate.rollups.rollup_choice import find_match
 from penstock.operators.aggregate.trees.answer_columns import NotAnswered
-from penstock.operators.resample.once import resampled_once
 from penstock.operators.sparksql.evaluation_rows import Evaluation
 from penstock.sql import statements as st
 from penstock.sql.plan import Plan, SparkPlan
@@ -47,8 +45,8 @@ def select(database: Database, statement: st.Select, alone: str | None = None) -
     found = rolled_up(database, asked) if asked is not None else None
     if found is not None:
         return found
-    plan = plan_of(database, statement, standing=False, state=state)
-    assert isinstance(plan, SparkPlan)
+    plan = plan_of(database, statement, standing=False, state=state).spark
+    assert plan is not None  # only cycles run kernels
     if alone is not None and asked is None:
         database.known_questions.keep(alone, state.position, plan)
     return answered(database, plan)
@@ -81,20 +79,21 @@ def answered(database: Database, plan: SparkPlan) -> Result:
     """The answer to a question that is asked once, with what was acknowledged before."""
     database.wait_for_own_writes()
     with database.statements.heavy_turn():
-        found = answer_once(database, plan)
+        found, _ = answer_once(database, plan)
     notices = _unobserved(database, plan, found.table)
     result = Result(found.table, cycle=found.cycle, now_us=found.now_us, notices=notices)
     return database.completeness.say(result, plan, None, database.catalog.state)
 
 
-def answer_once(database: Database, plan: SparkPlan) -> Evaluation:
-    """Answer a question from the log or from trees over another query's answer where possible, else by Spark."""
-    found = resampled_once(database.standing, plan)
-    if found is not None:
-        return found
-    with contextlib.suppress(NotAnswered):
-        return database.on_demand.answer(plan)
-    return database.evaluator.run(plan, None)
+def answer_once(database: Database, plan: SparkPlan) -> tuple[Evaluation, str | None]:
+    """The answer, and why Spark gave it where the log, or a tree over another query's answer, might have."""
+    answer = database.once.get(plan.operator)
+    if answer is None:
+        return database.evaluator.run(plan, None), None
+    try:
+        return answer(plan), None
+    except NotAnswered as reason:
+        return database.evaluator.run(plan, None), str(reason)
 
 
 def _unobserved(database: Database, plan: SparkPlan, table: pa.Table) -> tuple[str, ...]:

@@ -8,10 +8,10 @@ import pyarrow as pa
 
 from penstock.catalog.secrets import shown_options
 from penstock.catalog.system_columns import SHOWN, SYSTEM_TABLES
-from penstock.errors import error, suggest
+from penstock.errors import error, expect, suggest
 from penstock.settings import SETTINGS
 from penstock.sql import statements as st
-from penstock.sql.plan import AggregatePlan, SparkPlan, plan_from_json
+from penstock.sql.plan import AggregatePlan, plan_from_json
 from penstock.statements.accounts import show_tokens, show_users
 from penstock.statements.replies import matching, rows_of
 from penstock.views.results import Result
@@ -90,14 +90,12 @@ def describe(database: Database, statement: st.Describe) -> Result:
         ]
         return rows_of(rows, ("column", "type", "kind"))
     if query is not None:
-        plan = plan_from_json(query.plan)
-        outputs = list(plan.outputs) if isinstance(plan, SparkPlan) else [(o.name, o.type) for o in plan.outputs]
+        columns = plan_from_json(query.plan).columns
         return rows_of(
-            [{"column": n, "type": str(t), "kind": "output"} for n, t in outputs], ("column", "type", "kind")
+            [{"column": n, "type": str(t), "kind": "output"} for n, t in columns], ("column", "type", "kind")
         )
     if statement.name in state.rollups:
-        keeps = plan_from_json(state.rollups[statement.name].plan)
-        assert isinstance(keeps, AggregatePlan)
+        keeps = expect(AggregatePlan, plan_from_json(state.rollups[statement.name].plan))
         rows = [{"column": o.name, "type": str(o.type), "kind": "rolled up"} for o in keeps.outputs]
         return rows_of(rows, ("column", "type", "kind"))
     if statement.name in SYSTEM_TABLES:

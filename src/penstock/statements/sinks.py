@@ -8,7 +8,7 @@ from penstock.catalog.model import QueryDefinition
 from penstock.errors import PenstockError, error, suggest
 from penstock.sinks.registry import check_sink
 from penstock.sql import statements as st
-from penstock.sql.plan import SparkPlan, plan_from_json
+from penstock.sql.plan import plan_from_json
 from penstock.statements.replies import done
 from penstock.types import Field
 from penstock.views.results import Result
@@ -47,10 +47,7 @@ def _options(statement: st.CreateSink) -> dict[str, str]:
 
 def columns_of(query: QueryDefinition) -> tuple[Field, ...]:
     """The columns of a query's answer."""
-    plan = plan_from_json(query.plan)
-    if isinstance(plan, SparkPlan):
-        return tuple(Field(name, type_) for name, type_ in plan.outputs)
-    return tuple(Field(output.name, output.type) for output in plan.outputs)
+    return tuple(Field(name, type_) for name, type_ in plan_from_json(query.plan).columns)
 
 
 def alter_sink(database: Database, statement: st.AlterSink) -> Result:

@@ -22,20 +22,12 @@ from penstock.operators.join.result_list import JoinResults
 from penstock.operators.select.durability import meets_rows
 from penstock.operators.select.hold_cache import HoldCache
 from penstock.sql.plan import (
-    AggregatePlan,
-    JoinAggregatePlan,
-    JoinPlan,
     KernelPlan,
     Plan,
-    SelectPlan,
+    QueryAggregatePlan,
     SparkPlan,
-    evaluated_by_spark,
-    kernel_of,
     plan_from_json,
     reach_of,
-    scalars_of,
-    tables_under,
-    window_of,
 )
 from penstock.streams.log.segments import list_readable
 from penstock.views.query_state import QueryState
@@ -55,7 +47,8 @@ class AnswerStore(RecordFold):
     ) -> None:
         super().__init__(folder, catalog)
         self._reader = reader
-        self.spark_plans: dict[int, SparkPlan] = {}  # of the queries outside the shared pass
+        self.operators: dict[int, str] = {}  # by query, what keeps and gives its answer
+        self.spark_plans: dict[int, SparkPlan] = {}  # of the queries that have a text of Spark SQL
         self.cycle = 0
         self.start: Offset | None = None
         self.moved = 0  # the last cycle that did more than bring evaluations
@@ -100,6 +93,8 @@ class AnswerStore(RecordFold):
         if self.state.position == before and self.offset is not None:
             return
         queries = self.state.queries_by_id
+        for query_id in self.operators.keys() - queries.keys():
+            del self.operators[query_id]
         for query_id in self.answers.keys() - queries.keys():
             del self.answers[query_id]
             self.slices.forget(query_id)
@@ -132,15 +127,16 @@ class AnswerStore(RecordFold):
         whole = plan_from_json(definition.plan)
         self.spark_plans.pop(query_id, None)
         self.reader_failures.pop(query_id, None)
-        if isinstance(whole, SparkPlan):
-            self.spark_plans[query_id] = whole
+        self.operators[query_id] = whole.operator
+        if whole.spark is not None:
+            self.spark_plans[query_id] = whole.spark
         if not self.is_sparks(query_id):
             self.evaluations.drop(query_id)
         else:
             resumed = query_id in self._paused and not definition.paused
             self.evaluations.define(query_id, record.cycle if resumed else 0)
         (self._paused.add if definition.paused else self._paused.discard)(query_id)
-        plan = kernel_of(whole)
+        plan = whole.kernel
         if plan is None:
             if self.is_sparks(query_id):
                 self.slices.forget(query_id)
@@ -149,20 +145,19 @@ class AnswerStore(RecordFold):
             return
         known = self.answers.get(query_id)
         if known is None:
-            known = QueryState(plan, definition.start_us, window_of(plan))
+            known = QueryState(plan, definition.start_us, plan.windows)
             known.reach = self._reach(whole, plan, definition.start_us)
-            if isinstance(plan, SelectPlan) and plan.lasting is not None:
+            if plan.lasting is not None:
                 known.lasting = HoldCache()
             self.answers[query_id] = known
         else:
-            known.pending = window_of(plan) if window_of(plan) != known.window else None
+            known.pending = plan.windows if plan.windows != known.window else None
             known.reach = min(known.reach, self._reach(whole, plan, definition.start_us))
-        if isinstance(whole, AggregatePlan | JoinAggregatePlan):
-            own = whole if isinstance(whole, AggregatePlan) else None
-            self.slices.take(query_id, own, tuple(scalar.plan for scalar in scalars_of(whole)))
+        if whole.aggregation is not None or whole.over_results is not None:
+            self.slices.take(query_id, whole.aggregation, tuple(scalar.plan for scalar in whole.scalars))
         else:
             self.slices.forget(query_id)
-        if isinstance(plan, JoinPlan):
+        if plan.window_join is not None:
             known.coming = JoinResults(self.state.query_positions[query_id][1])
             known.results = known.results or JoinResults(0)
         if (known.paused and not definition.paused) or known.error is not None:
@@ -171,8 +166,8 @@ class AnswerStore(RecordFold):
         known.plan, known.error = plan, definition.quarantined
         if known.error is not None:
             known.error_condition = "query_quarantined"
-        known.top = whole.top if isinstance(whole, JoinAggregatePlan) else None
-        if not tables_under(plan) <= self.state.tables_by_id.keys():
+        known.top = whole.over_results
+        if not plan.tables_read <= self.state.tables_by_id.keys():
             # An older version could register a query over a table that was dropped at that moment.
             known.error, known.error_condition = "a table that the query reads was dropped", "table_not_found"
         self._follow_strategy(query_id, known, definition, record)
@@ -184,14 +179,14 @@ class AnswerStore(RecordFold):
     ) -> None:
         answer.strategy = definition.strategy
         (self.complete.add if answer.strategy == "complete" else self.complete.discard)(query_id)
-        if isinstance(answer.plan, SelectPlan | AggregatePlan):
-            position = record.start.data.get(answer.plan.table_id, 0)
+        if answer.plan.window_join is None:
+            position = record.start.data.get(answer.plan.uses[0].table_id, 0)
             (answer.go_live if meets_rows(definition, answer.plan) else answer.rest)(position)
 
     def _note_latch(self, answer: QueryState) -> None:
         """Since when a state without end has all rows: what retention had taken when the query came is not in it."""
-        plan = answer.plan
-        if not isinstance(plan, AggregatePlan) or plan.latch is None:
+        plan = answer.plan.aggregation
+        if plan is None or plan.latch is None:
             return
         state, table = self.slices.latch_of(plan), self.state.tables_by_id.get(plan.table_id)
         if state.kept_from_us is None and table is not None:
@@ -202,8 +197,8 @@ class AnswerStore(RecordFold):
     def _reach(self, whole: Plan, plan: KernelPlan, start_us: int | None) -> int:
         """The first row that a query's windows can reach; of a join that of its subqueries, which read one stream."""
         first = FirstNeeded(self._listing, self.state.retention)
-        looks = [] if isinstance(plan, JoinPlan) else [(plan.table_id, reach_of(plan))]
-        inner = [scalar.plan for scalar in scalars_of(whole)]
+        looks = [] if plan.window_join is not None else [(u.table_id, reach_of(plan, u.window)) for u in plan.uses]
+        inner = [scalar.plan for scalar in whole.scalars]
         looks += [(each.table_id, each.window) for each in inner if isinstance(each.window, TimeWindow)]
         return min((first(table_id, window, start_us) for table_id, window in looks), default=0)
 
@@ -218,22 +213,16 @@ class AnswerStore(RecordFold):
         for query_id in self._failed & self.answers.keys():
             answer = self.answers[query_id]
             self.slices.doubt(query_id)
-            if isinstance(answer.plan, SelectPlan):
-                answer.doubt(record.end.data.get(answer.plan.table_id, 0))
+            if answer.plan.selection is not None:
+                answer.doubt(record.end.data.get(answer.plan.selection.table_id, 0))
 
     def knows(self, query_id: int) -> bool:
         """Whether a kernel or Spark SQL answers a query."""
-        return query_id in self.answers or query_id in self.spark_plans
+        return query_id in self.operators
 
     def is_sparks(self, query_id: int) -> bool:
         """Whether Spark SQL gives a query's answer."""
-        plan = self.spark_plans.get(query_id)
-        return plan is not None and evaluated_by_spark(plan)
-
-    def evaluated(self, name: str) -> QueryDefinition | None:
-        """The query of this name if Spark SQL gives its answer."""
-        definition = self.state.queries.get(name)
-        return definition if definition is not None and self.is_sparks(definition.id) else None
+        return self.operators.get(query_id) == SparkPlan.operator
 
     def joins_read(self, query_id: int) -> list[str]:
         """The window joins that such a query reads, by their names."""
@@ -241,17 +230,9 @@ class AnswerStore(RecordFold):
         answers = [(d.name, self.answers.get(d.id)) for d in read if d is not None]
         return [name for name, answer in answers if answer is not None and answer.results is not None]
 
-    def reader(self, name: str) -> tuple[QueryDefinition, SparkPlan] | None:
-        """The query of this name if it aggregates the results of a join that it reads."""
-        definition = self.state.queries.get(name)
-        plan = self.spark_plans.get(definition.id) if definition is not None else None
-        return (definition, plan) if definition is not None and plan is not None and plan.top is not None else None
-
-    def resampling(self, name: str) -> QueryDefinition | None:
-        """The query of this name if it is one with RESAMPLE that the log answers."""
-        definition = self.state.queries.get(name)
-        plan = self.spark_plans.get(definition.id) if definition is not None else None
-        return definition if plan is not None and plan.resampled is not None else None
+    def is_reader(self, query_id: int) -> bool:
+        """Whether a query aggregates the results of a join that it reads."""
+        return self.operators.get(query_id) == QueryAggregatePlan.operator
 
     def read_by(self, plan: SparkPlan) -> QueryState | None:
         """The join that such a query reads."""

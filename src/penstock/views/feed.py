@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from penstock.cancellation import current_cancellation
 from penstock.cycle.offset import Offset
 from penstock.errors import PenstockError, error
-from penstock.sql.plan import SparkPlan
+from penstock.sql.plan import ResamplePlan
 from penstock.views.stream_clock_index import StreamClocksAt
 from penstock.views.window_history import WindowsAt
 
@@ -32,7 +32,7 @@ class JoinMark:
 class ResampleMark:
     """A query with RESAMPLE at one cycle: what it asks, its START and its NOW, and where the cycle before ended."""
 
-    plan: SparkPlan
+    plan: ResamplePlan
     start_us: int | None
     now_us: int | None
     previous: Offset | None

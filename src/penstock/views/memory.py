@@ -9,40 +9,9 @@ from pathlib import Path
 
 from penstock.cycle.lag import LAG_MAX
 from penstock.expr.windows import FOREVER
-from penstock.operators.select.evaluated_matches import size_of
-from penstock.sql.plan import AggregatePlan, JoinPlan, stream_uses
 from penstock.views.answer_store import AnswerStore
 
 ORPHAN_CYCLES = 2 * LAG_MAX
-
-
-def memory_of(store: AnswerStore, query_id: int) -> int:
-    """Bytes that a query's matches take, with its share of the bit matrices and lists that it is in."""
-    answer = store.answers.get(query_id)
-    if answer is None or isinstance(answer.plan, AggregatePlan):
-        return store.slices.memory_of(query_id)
-    own = size_of(answer.matches) + size_of(answer.base) + answer.evaluated.nbytes
-    own += answer.lasting.nbytes if answer.lasting is not None else 0
-    own += sum(int(table.nbytes) for table in answer.values)
-    own += sum(r.nbytes for r in (answer.results, answer.coming, *answer.earlier) if r is not None)
-    own += size_of(answer.partners.blocks)
-    own += store.slices.memory_of(query_id) if answer.top is not None else 0
-    match_store = store.match_stores.get(stream_uses(answer.plan)[0].table_id)
-    return own + (match_store.share(query_id) if match_store is not None else 0)
-
-
-def rows_kept(store: AnswerStore, query_id: int) -> int:
-    """How many of a query's matches are kept somewhere."""
-    answer = store.answers.get(query_id)
-    if answer is None:
-        return 0
-    if isinstance(answer.plan, JoinPlan):
-        return answer.results.count if answer.results is not None else 0
-    if isinstance(answer.plan, AggregatePlan):
-        return 0  # cells stand for rows
-    match_store = store.match_stores.get(answer.plan.table_id)
-    listed = match_store.view().positions(query_id, 0, FOREVER) if match_store is not None else []
-    return sum(len(found) for found in answer.matches.values()) + sum(map(len, listed))
 
 
 def merge_lists(store: AnswerStore) -> None:

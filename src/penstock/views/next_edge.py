@@ -8,7 +8,6 @@ from penstock.catalog.model import Table
 from penstock.clock import SECOND
 from penstock.expr.windows import FOREVER, TimeWindow, Window
 from penstock.operators.sparksql.moments import streams_behind
-from penstock.sql.plan import JoinPlan
 from penstock.views.answer_store import AnswerStore
 from penstock.views.query_state import NEVER
 
@@ -49,8 +48,8 @@ def next_edge(store: AnswerStore, moved: bool) -> int:
 def _waiting_for_partners(store: AnswerStore, now_us: int) -> Iterator[int]:
     """Outer and anti joins with rows that still wait for a partner: after its window, such a row may be an answer."""
     for query_id in store.window_index.joins:
-        plan = store.answers[query_id].plan
-        if isinstance(plan, JoinPlan) and plan.missing != "inner":
+        plan = store.answers[query_id].plan.window_join
+        if plan is not None and plan.missing != "inner":
             table = store.state.tables_by_id[plan.inputs[0].table_id]
             times, upper = store.newest.get(table.id), plan.bounds[0][1]
             if table.options.time != "transaction" or times is None or upper is None:

@@ -14,7 +14,7 @@ from penstock.operators.join.partnered_rows import Blocks, PartneredRows
 from penstock.operators.join.result_list import JoinResults
 from penstock.operators.select.evaluated_matches import EvaluatedMatches
 from penstock.operators.select.hold_cache import HoldCache
-from penstock.sql.plan import AggregatePlan, KernelPlan, Scalar
+from penstock.sql.plan import AggregatePlan, JoinAggregatePlan, KernelPlan, Plan, ScalarSubquery
 
 NEVER = -(2**62)
 
@@ -51,6 +51,17 @@ class QueryState:
     top: AggregatePlan | None = None  # what a join's results are aggregated by, if these are no answer themselves
 
     @property
+    def whole(self) -> Plan:
+        """The plan with what a join's results are aggregated by; of a text of Spark SQL the join below it."""
+        join = self.plan.window_join
+        return self.plan if self.top is None or join is None else JoinAggregatePlan(join, self.top)
+
+    @property
+    def operator(self) -> str:
+        """What keeps the rows or cells."""
+        return self.plan.operator if self.top is None else JoinAggregatePlan.operator
+
+    @property
     def progress(self) -> float:
         """How much of its history a filling query has read."""
         if self.filling is None:
@@ -73,10 +84,9 @@ class QueryState:
         return self.filling is None and not self.paused
 
     @property
-    def scalars(self) -> tuple[Scalar, ...]:
+    def scalars(self) -> tuple[ScalarSubquery, ...]:
         """Subqueries that give values to its aggregates."""
-        asked = self.plan if isinstance(self.plan, AggregatePlan) else self.top
-        return asked.scalars if asked is not None else ()
+        return self.plan.scalars if self.top is None else self.top.scalars
 
     @property
     def known(self) -> Ranges:

@@ -8,7 +8,7 @@ from pathlib import Path
 from penstock.expr.windows import FOREVER, TimeWindow
 from penstock.operators.base.listings import ReachIndex
 from penstock.operators.join.readers import reached_by_readers, trim_readers
-from penstock.sql.plan import JoinPlan, SelectPlan, is_latch, own_windows_of, stream_uses
+from penstock.sql.plan import own_windows_of, stream_uses
 from penstock.views.answer_store import AnswerStore
 from penstock.views.feed import Mark
 from penstock.views.query_state import NEVER, QueryState, window_low
@@ -21,20 +21,21 @@ def trim(store: AnswerStore, oldest: Mark, windows: WindowHistory, log: Path) ->
     reaches: dict[int, ReachIndex] = {}
     windows.forget(oldest.cycle)
     for query_id, answer in store.answers.items():
-        if answer.pending is not None or answer.filling is not None or is_latch(answer.plan):
+        if answer.pending is not None or answer.filling is not None or answer.plan.latch is not None:
             continue
         now_us = now_at(store, oldest, query_id, answer)
         lows = [window_low(w, now_us, answer.start_us) for w in windows.since(query_id, oldest.cycle)]
         low = _earliest([*lows, *reached_by_readers(store, query_id, oldest)])
-        if low is not None and isinstance(answer.plan, SelectPlan) and answer.plan.lasting is not None:
-            low -= answer.plan.lasting.us
-        if isinstance(answer.plan, JoinPlan):
+        if low is not None:
+            low -= answer.plan.lookback_us
+        join = answer.plan.window_join
+        if join is not None:
             if low is not None:
                 times[query_id] = low
             known = oldest.joins.get(query_id)
             if known is not None:
                 answer.earlier = tuple(r for r in answer.earlier if r.generation >= known.generation)
-            if answer.plan.missing == "inner" and not answer.scalars:
+            if join.missing == "inner" and not answer.scalars:
                 continue
         beside = [w for w in own_windows_of(answer.scalars) if isinstance(w, TimeWindow)]
         low = _earliest([low, *(window_low(w, now_us, answer.start_us) for w in beside)])
@@ -64,8 +65,8 @@ def _trim_matches(store: AnswerStore, keep_from: dict[int, int]) -> None:
             answer.forget_below(position)
     lowest: dict[int, int] = {}
     for query_id, answer in store.answers.items():
-        if isinstance(answer.plan, SelectPlan):
-            table_id = answer.plan.table_id
+        if answer.plan.selection is not None:
+            table_id = answer.plan.selection.table_id
             position = keep_from.get(query_id, 0)
             lowest[table_id] = min(lowest.get(table_id, position), position)
     store.slices.trim(keep_from)
@@ -79,9 +80,9 @@ def _trim_joins(store: AnswerStore, keep_from: dict[int, int], oldest_cycle: int
     """Forget results before a time per query, results of deleted readings, and what distinguishes older cycles."""
     for query_id, answer in store.answers.items():
         answer.partners.forget(oldest_cycle)
-        if answer.results is None or not isinstance(answer.plan, JoinPlan):
+        if answer.results is None:
             continue
-        floors = [store.state.retention(i.table_id) for i in answer.plan.inputs]
+        floors = [store.state.retention(use.table_id) for use in answer.plan.uses]
         low = keep_from.get(query_id, NEVER)
         answer.results = answer.results.without(low, floors)
         if answer.top is not None:
@@ -107,14 +108,15 @@ def still_read(store: AnswerStore, table_id: int) -> int:
 
 def now_at(store: AnswerStore, mark: Mark, query_id: int, answer: QueryState) -> int | None:
     """A query's NOW at a kept cycle."""
-    if isinstance(answer.plan, JoinPlan):
+    if answer.plan.window_join is not None:
         return mark.joins[query_id].now_us if query_id in mark.joins else None
-    table = store.state.tables_by_id.get(answer.plan.table_id)
+    (use,) = answer.plan.uses
+    table = store.state.tables_by_id.get(use.table_id)
     if table is None:
         return None
     if table.options.time == "transaction":
         return mark.end.now_us
-    return mark.nows.get((table.id, answer.plan.static_predicate))
+    return mark.nows.get((table.id, use.static_predicate))
 
 
 def _earliest(lows: Iterable[int | None]) -> int | None:

@@ -18,7 +18,7 @@ from penstock.expr.windows import to_json as window_to_json
 from penstock.operators.join.result_list import JoinResults, results_from_json, results_to_json
 from penstock.operators.select.bit_matrix import BitMatrixRef
 from penstock.operators.select.match_store import MatchStore
-from penstock.sql.plan import JoinPlan, stream_uses, window_of
+from penstock.sql.plan import stream_uses
 from penstock.views.query_state import NEVER, QueryState
 
 if TYPE_CHECKING:
@@ -90,8 +90,8 @@ def restore(store: AnswerStore, record: CommitRecord, folder: DataFolder) -> Non
         if kept is None:
             continue
         window = window_from_json(kept["window"])
-        answer.pending = window_of(answer.plan) if window != window_of(answer.plan) else None
-        if isinstance(answer.plan, JoinPlan):
+        answer.pending = answer.plan.windows if window != answer.plan.windows else None
+        if answer.plan.window_join is not None:
             try:
                 answer.results = results_from_json(kept["results"], folder)
                 answer.coming = results_from_json(kept["coming"], folder)

@@ -15,6 +15,7 @@ from penstock.errors import PenstockError
 from penstock.operators.aggregate.rollups.files import RollupFiles
 from penstock.operators.base.listings import Listings
 from penstock.operators.join.result_files import ResultFiles
+from penstock.operators.registry import view_of
 from penstock.operators.resample.answer_at import resample_marks
 from penstock.operators.resample.sample_cache import SampleCache
 from penstock.operators.select.current_rows import CurrentRows
@@ -28,10 +29,8 @@ from penstock.views.kept_answers import KeptAnswers
 from penstock.views.memory import (
     forget_evaluated,
     give_up_passed,
-    memory_of,
     merge_lists,
     remove_orphans,
-    rows_kept,
 )
 from penstock.views.next_edge import next_edge
 from penstock.views.query_state import QueryState, is_finished
@@ -209,13 +208,15 @@ class StandingQueries(KeptAnswers):
     def memory_of(self, query_id: int) -> int:
         """Bytes that a query's answer takes in memory, with its share of what several queries share."""
         with self._lock:
-            beside = self.ready.size(query_id)[1] + self.samples.memory_of(query_id)
-            return memory_of(self.store, query_id) + beside
+            operator = self.store.operators.get(query_id)
+            kept = view_of(operator).memory(self.store, query_id) if operator is not None else 0
+            return kept + self.ready.size(query_id)[1] + self.samples.memory_of(query_id)
 
     def rows_kept(self, query_id: int) -> int:
         """How many of a query's matches are kept: those of its window, and older ones that are not trimmed yet."""
         with self._lock:
-            return rows_kept(self.store, query_id)
+            operator = self.store.operators.get(query_id)
+            return view_of(operator).rows_kept(self.store, query_id) if operator is not None else 0
 
     def _join_mark(self, answer: QueryState) -> JoinMark:
         assert answer.results is not None

@@ -11,7 +11,7 @@ from pyroaring import BitMap
 
 from penstock.catalog.model import Table
 from penstock.expr.windows import Bound, JoinWindows, TimeWindow, Window
-from penstock.sql.plan import AggregatePlan, JoinPlan, KernelPlan, SelectPlan, stream_uses, tables_under
+from penstock.sql.plan import KernelPlan, stream_uses
 from penstock.views.query_state import QueryState, ends
 from penstock.views.stream_clock_index import NowKey, StreamClockIndex
 
@@ -33,20 +33,20 @@ class WindowIndex:
 
     def take(self, query_id: int, answer: QueryState | None, tables: dict[int, Table]) -> None:
         """A query came, changed, or (None) went."""
-        if answer is None or not tables_under(answer.plan) <= tables.keys():
+        if answer is None or not answer.plan.tables_read <= tables.keys():
             self._leave(query_id)
             return
         uses = stream_uses(answer.plan)
         windows = answer.window.by_input if isinstance(answer.window, JoinWindows) else (answer.window,)
         keys: list[NowKey] = []
-        if not isinstance(answer.plan, JoinPlan) and tables[uses[0].table_id].options.time == "valid":
+        if answer.plan.window_join is None and tables[uses[0].table_id].options.time == "valid":
             keys.append((uses[0].table_id, uses[0].static_predicate))
         looks = [
             (use.table_id, window, answer.start_us if depends_on_start(window) else None)
             for use, window in zip(uses, windows, strict=True)
         ]
         spans = list(_spans(looks, answer.plan))
-        asked = answer.plan if isinstance(answer.plan, AggregatePlan) else answer.top
+        asked = answer.plan.aggregation or answer.top
         if asked is not None:
             # Rows leave an aggregate's own window while the question's may stand still.
             own = sorted({us for us in asked.own_windows if us is not None})
@@ -61,7 +61,7 @@ class WindowIndex:
         self.looks.update(looks)
         for table_id, span in spans:
             self._spans.setdefault(table_id, {}).setdefault(span, BitMap()).add(query_id)
-        if isinstance(answer.plan, JoinPlan):
+        if answer.plan.window_join is not None:
             self.joins.add(query_id)
         if ends(answer.window):
             self.ending.add(query_id)
@@ -90,12 +90,11 @@ def depends_on_start(window: Window) -> bool:
 
 
 def _spans(looks: list[Look], plan: KernelPlan) -> Iterator[tuple[int, int]]:
-    if isinstance(plan, AggregatePlan):
+    if plan.aggregation is not None:
         return  # it needs no bit matrices
-    lasting = plan.lasting.us if isinstance(plan, SelectPlan) and plan.lasting is not None else 0
     for table_id, window, _ in looks:
         if isinstance(window, TimeWindow) and window.slides:
-            yield table_id, lasting - window.begin.offset_us
+            yield table_id, plan.lookback_us - window.begin.offset_us
 
 
 def _subtract(counter: Counter[T], gone: list[T]) -> None:

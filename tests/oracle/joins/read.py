@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from penstock.errors import PenstockError
-from penstock.sql.plan import SparkPlan, plan_from_json
+from penstock.sql.plan import QueryAggregatePlan, plan_from_json
 from tests.oracle.aggregates.model import same
 from tests.oracle.joins.aggregated import SECOND, Aggregated, AggregatedStory, rows_of
 from tests.oracle.joins.world import shown
@@ -84,7 +84,7 @@ class ReaderStory(AggregatedStory):
         self.db.execute(f"CREATE QUERY {question.name} AS {question.reader_text()}")
         states = self.db.catalog.state.queries
         plan = plan_from_json(states[question.name].plan)
-        assert isinstance(plan, SparkPlan) and plan.top is not None, question.reader_text()
+        assert isinstance(plan, QueryAggregatePlan), question.reader_text()
         question.start = states[question.join].start_us
         question.reader_start = states[question.name].start_us
         self.questions[question.name] = question

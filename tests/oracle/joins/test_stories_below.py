@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from penstock.operators.join.answer_at import own_join
 from penstock.sql.plan import SparkPlan, plan_from_json
 from tests.oracle.joins.stories import Story
 
@@ -31,7 +32,7 @@ class ToppedStory(Story):
 
     def rows_of(self, name: str) -> pa.Table:
         """What the join below gives to Spark SQL."""
-        held = self.db.standing.held_join(name)
+        held = own_join(self.db.standing, name)
         return held.rows(held.inside())
 
     def ask(self, most_streams: int = 4) -> None:

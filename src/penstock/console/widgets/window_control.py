@@ -8,7 +8,7 @@ from nicegui import ui
 
 from penstock.catalog.model import QueryDefinition
 from penstock.console.page_context import attempt, quoted
-from penstock.sql.plan import AggregatePlan, JoinPlan, SelectPlan, kernel_of, plan_from_json, window_of
+from penstock.sql.plan import plan_from_json
 
 # Most windows end now and begin some time before.
 REACHES = {
@@ -47,9 +47,9 @@ class WindowControl:
         if definition.sql == self._known:
             return
         self._known = definition.sql
-        kernel = kernel_of(plan_from_json(definition.plan))
-        movable = isinstance(kernel, SelectPlan | JoinPlan | AggregatePlan)
-        self._now.set_text(str(window_of(kernel)) if kernel is not None else "")
+        kernel = plan_from_json(definition.plan).kernel
+        movable = kernel is not None
+        self._now.set_text(str(kernel.windows) if kernel is not None else "")
         self._controls.set_visibility(movable)
         self._fixed.set_visibility(not movable)
 

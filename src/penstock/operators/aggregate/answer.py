@@ -28,7 +28,7 @@ from penstock.operators.base.log_reader import LogReader
 from penstock.operators.base.row_order import sorted_rows
 from penstock.operators.base.table_answer import TableAnswer
 from penstock.operators.select.window_cut import WindowAt
-from penstock.sql.plan import AggregatePlan, is_approximate
+from penstock.sql.plan import AggregatePlan
 from penstock.views.answer_store import AnswerStore
 
 Reader = Callable[[], LogReader]
@@ -61,7 +61,7 @@ class AggregateAt(TableAnswer):
         return (self.instant.floor,)
 
     def answer(self) -> pa.Table:
-        if self._answer is None and is_approximate(self.plan):
+        if self._answer is None and self.plan.is_approximate:
             # Cells grow wider meanwhile and sketches draw lots, so an approximate answer is given once.
             key = (self.query_id, self.cycle, str(self.instant.window), self.now_us)
             with self.locked() as store:
@@ -128,7 +128,7 @@ class AggregateAt(TableAnswer):
                     own = replace(cells, groups=numbers[cells.groups])
                     parts[measure].append(combine(own, measure.make(), panes))
             whole = with_inner(self.plan, {m: merge_combined(p, m.make()) for m, p in parts.items()}, groups)
-        loose = loose_measures(self.plan, whole) if is_approximate(self.plan) else []
+        loose = loose_measures(self.plan, whole) if self.plan.is_approximate else []
         if loose:
             exact = replace(look, floor=max(self.reach, look.floor))
 
@@ -138,7 +138,7 @@ class AggregateAt(TableAnswer):
 
             whole |= read_exactly(log_reader, self.plan, loose, whole, exact, known)
         with self.locked() as store:
-            if is_approximate(self.plan):
+            if self.plan.is_approximate:
                 note_doubt(store.slices.said.kept, self.query_id, self.plan, whole, bool(loose))
             return answer_table(self.plan, whole, groups, min(high, at.now_us or 0))
 

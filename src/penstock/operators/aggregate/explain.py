@@ -8,7 +8,7 @@ from penstock.operators.aggregate.over_joins.slices import SLICE_US
 from penstock.operators.aggregate.shape import measures_of, slice_width
 from penstock.operators.aggregate.store import SliceStore
 from penstock.sql.explain.notation import amount
-from penstock.sql.plan import AggregatePlan, Scalar
+from penstock.sql.plan import AggregatePlan, ScalarSubquery
 from penstock.types import format_duration
 
 
@@ -17,7 +17,7 @@ def slice_lines(store: SliceStore, query_id: int, plan: AggregatePlan) -> list[s
     return [*lines, *scalar_slice_lines(store, query_id, plan.scalars)]
 
 
-def scalar_slice_lines(store: SliceStore, query_id: int, scalars: tuple[Scalar, ...]) -> list[str]:
+def scalar_slice_lines(store: SliceStore, query_id: int, scalars: tuple[ScalarSubquery, ...]) -> list[str]:
     """The same of subqueries that are values."""
     lines = []
     for place, scalar in enumerate(scalars):

@@ -5,22 +5,14 @@ Readers ask for ids (of rows inside the window), and for the rows of ids: what a
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
-from penstock.catalog.model import Table
-from penstock.catalog.rows import StaticRows
 from penstock.errors import PenstockError, error
-from penstock.expr.windows import FOREVER
-from penstock.operators.base.log_reader import LogReader, TimedPositions
-from penstock.operators.select.current_rows import CurrentRows
-from penstock.operators.select.match_positions import MatchPositions
-from penstock.operators.select.window_cut import WindowAt, WindowMatches, rows_entered, rows_inside
-from penstock.sql.plan import SelectPlan
+from penstock.operators.aggregate.rollups.notices import RolledUpNote
+from penstock.operators.select.delivered_windows import DeliveredWindows
 
 Ids: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 Read = TypeVar("Read")
@@ -64,74 +56,33 @@ class AnswerAt(Protocol):
         """(what is inside, what of it is new, the rows that are not inside any more)."""
         ...
 
+    def select(self, limit: int | None, most: int) -> pa.Table:
+        """The answer's first rows in the order of SELECT; over_budget where all of them are asked for and they are more than `most`."""
+        ...
 
-@dataclass(frozen=True, slots=True)
-class SelectAt:
-    """A select-project query's answer: ids are log positions."""
+    def begin(self, delivered: DeliveredWindows) -> None:
+        """A subscriber has this answer."""
+        ...
 
-    cycle: int
-    query_id: int
-    plan: SelectPlan
-    table: Table
-    static: StaticRows
-    matches: WindowMatches
-    values: list[pa.Table]
-    instant: WindowAt
-    reader: Callable[[], LogReader]
-    fresh: Callable[[], LogReader]  # a reader with a new list of the log's files
-    ready: CurrentRows | None = None  # where the answer is kept current
+    def undelivered(self, before: AnswerAt, delivered: DeliveredWindows) -> Ids:
+        """What entered since the subscriber's last answer, without what it was sent already."""
+        ...
 
     @property
-    def stands_for(self) -> int:
-        return self.cycle
+    def note(self) -> RolledUpNote | None:
+        """What a rollup had to do with the answer, once its rows were read."""
+        ...
 
-    @property
-    def now_us(self) -> int | None:
-        return self.instant.now_us
 
-    @property
-    def floors(self) -> tuple[int, ...]:
-        return ()
-
-    def inside(self) -> Ids:
-        if self.ready is not None:
-            ready = self.ready
-            return self._reading(lambda f: ready.inside(self.query_id, self.cycle, self.matches, self.instant, f))
-        return self._reading(lambda f: rows_inside(self.matches, self.instant, f, self.static).positions)
-
-    def entered(self, before: AnswerAt) -> Ids:
-        assert isinstance(before, SelectAt)
-        return self.entered_rows(before).positions
-
-    def entered_rows(self, before: SelectAt) -> TimedPositions:
-        was, now = before.instant, self.instant
-        return self._reading(lambda f: rows_entered(self.matches, was, now, f, self.static))
-
-    def rows(self, ids: Ids) -> pa.Table:
-        return self._reading(lambda f: f.rows(self.plan, ids, self.values))
-
-    def since(self, first: int, end: int, low: int) -> TimedPositions:
-        """Matches in [first, end) from a time on, whatever the window."""
-        return self._reading(lambda f: self.matches.times(f, end, low, FOREVER, first))
-
-    def to_evaluate(self, first: int, end: int, low: int) -> int:
-        """How many rows that takes the predicate to be evaluated for."""
-        known = self.matches.matches
-        return known.to_evaluate(self.reader(), first, end, low) if isinstance(known, MatchPositions) else 0
-
-    def changed(self, before: AnswerAt, inside_before: Ids) -> tuple[Ids, Ids, pa.Table]:
-        inside = self.inside()
-        left = np.setdiff1d(inside_before, inside)
-        return inside, np.setdiff1d(inside, inside_before), all_rows(self, left)
-
-    def _reading(self, work: Callable[[LogReader], Read]) -> Read:
-        """Read the log by the last listing; where that is too old, by a new one."""
-        try:
-            return work(self.reader())
-        except PenstockError as failure:
-            if failure.condition != "corrupt_segment":
-                raise
-        return work(self.fresh())
+def check_rows(ids: Ids, limit: int | None, most: int) -> Ids:
+    """The first ids; over_budget where all of them are asked for and they are too many."""
+    if limit is None and len(ids) > most:
+        raise error(
+            "over_budget",
+            detail=f"the answer has {len(ids)} rows, more than {most}",
+            hint="ask for fewer with a limit or a narrower window, or raise result_max_rows",
+        )
+    return ids[:limit]
 
 
 def all_rows(held: AnswerAt, ids: Ids) -> pa.Table:

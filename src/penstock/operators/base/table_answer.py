@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.operators.base.answer import AnswerAt, Ids
+from penstock.operators.aggregate.rollups.notices import RolledUpNote
+from penstock.operators.base.answer import AnswerAt, Ids, check_rows
+from penstock.operators.select.delivered_windows import DeliveredWindows
 
 
 class TableAnswer(ABC):
@@ -19,6 +21,7 @@ class TableAnswer(ABC):
     __slots__ = ()
 
     cycle: int
+    note: RolledUpNote | None = None
 
     @property
     def stands_for(self) -> int:
@@ -35,13 +38,27 @@ class TableAnswer(ABC):
 
     def entered(self, before: AnswerAt) -> Ids:
         """Groups with a new value."""
-        assert isinstance(before, TableAnswer)
-        return without(self.answer(), before.answer())
+        return without(self.answer(), _table(before))
 
     def changed(self, before: AnswerAt, inside_before: Ids) -> tuple[Ids, Ids, pa.Table]:
-        assert isinstance(before, TableAnswer)
-        left = before.answer().take(pa.array(without(before.answer(), self.answer())))
+        was = _table(before)
+        left = was.take(pa.array(without(was, self.answer())))
         return self.inside(), self.entered(before), left
+
+    def select(self, limit: int | None, most: int) -> pa.Table:
+        return self.rows(check_rows(self.inside(), limit, most))
+
+    def begin(self, delivered: DeliveredWindows) -> None:
+        """Computed now: when the next cycle is compared with it, retention may have taken what it stands on."""
+        self.answer()
+
+    def undelivered(self, before: AnswerAt, delivered: DeliveredWindows) -> Ids:
+        return self.entered(before)
+
+
+def _table(held: AnswerAt) -> pa.Table:
+    assert isinstance(held, TableAnswer)
+    return held.answer()
 
 
 def without(rows: pa.Table, other: pa.Table) -> Ids:

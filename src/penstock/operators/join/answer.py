@@ -14,14 +14,16 @@ import pyarrow as pa
 
 from penstock.catalog.model import TIME_COLUMN, Table
 from penstock.catalog.rows import StaticRows
+from penstock.errors import expect
 from penstock.expr.evaluate import evaluate
 from penstock.expr.expression import Column, UserCall, columns_of, walk
 from penstock.expr.windows import Bound, JoinWindows, TimeWindow
-from penstock.operators.base.answer import AnswerAt, Ids, all_rows, rows_gone
+from penstock.operators.base.answer import AnswerAt, Ids, all_rows, check_rows, rows_gone
 from penstock.operators.base.log_reader import LogReader
 from penstock.operators.join.partnered_rows import Blocks
 from penstock.operators.join.result_list import ChosenResults, JoinResults
 from penstock.operators.join.steps.results import EARLIEST
+from penstock.operators.select.delivered_windows import DeliveredWindows
 from penstock.sql.plan import JoinPlan
 from penstock.streams.log.missing_rows import lost_position, missing_file
 from penstock.streams.log.segments import Segment, list_what_is_there
@@ -63,6 +65,10 @@ class JoinAt:
     def floors(self) -> tuple[int, ...]:
         return ()
 
+    @property
+    def note(self) -> None:
+        return None
+
     # -- ids
 
     def inside(self) -> Ids:
@@ -73,7 +79,7 @@ class JoinAt:
         return ids
 
     def entered(self, before: AnswerAt) -> Ids:
-        assert isinstance(before, JoinAt)
+        before = expect(JoinAt, before)
         spans, was = self._spans(), before._spans()
         if spans is None:
             return np.empty(0, np.int64)
@@ -91,7 +97,7 @@ class JoinAt:
         return np.concatenate([passed, np.union1d(reached, new)])
 
     def changed(self, before: AnswerAt, inside_before: Ids) -> tuple[Ids, Ids, pa.Table]:
-        assert isinstance(before, JoinAt)
+        before = expect(JoinAt, before)
         inside = self.inside()
         if before.results.generation == self.results.generation:
             left = np.setdiff1d(inside_before, inside)
@@ -199,7 +205,18 @@ class JoinAt:
             rows[len(alone) :, place] = column
         return np.array([r.tobytes() for r in rows], dtype=object)
 
+    def begin(self, delivered: DeliveredWindows) -> None:
+        pass
+
+    def undelivered(self, before: AnswerAt, delivered: DeliveredWindows) -> Ids:
+        return self.entered(before)
+
     # -- rows
+
+    def select(self, limit: int | None, most: int) -> pa.Table:
+        ids = self.inside()
+        check_rows(ids, limit, most)
+        return self.rows_by_time(ids, limit)
 
     def rows(self, ids: Ids) -> pa.Table:
         alone = -1 - ids[ids < 0]

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from penstock.catalog.state import CatalogState
 from penstock.errors import error
 from penstock.operators.sparksql.moments import now_of_plan
-from penstock.sql.plan import JoinPlan, Plan, SparkPlan, plan_from_json, window_of
+from penstock.sql.plan import JoinPlan, Plan, plan_from_json
 from penstock.views.answer_store import AnswerStore
 from penstock.views.feed import Mark
 from penstock.views.query_state import NEVER, window_low
@@ -22,15 +22,16 @@ def reached_by_readers(store: AnswerStore, query_id: int, oldest: Mark) -> Itera
     Spark SQL reads as of now; slices are asked about all kept cycles, the oldest of which is given.
     """
     read, answer = store.state.queries_by_id[query_id], store.answers[query_id]
-    if not isinstance(answer.plan, JoinPlan):
+    join = answer.plan.window_join
+    if join is None:
         return
     for reader_id, plan in store.spark_plans.items():
         for relation in plan.relations:
             if relation.kind == "query" and relation.table == read.name and relation.window is not None:
                 start_us = store.state.queries_by_id[reader_id].start_us
-                now_us = now_of_plan(plan, store) if plan.top is None else read_now(query_id, oldest)
+                now_us = read_now(query_id, oldest) if store.is_reader(reader_id) else now_of_plan(plan, store)
                 low = window_low(relation.window, now_us, start_us)
-                yield None if low is None else low - _spread(answer.plan)
+                yield None if low is None else low - _spread(join)
 
 
 def read_now(query_id: int, oldest: Mark) -> int | None:
@@ -42,7 +43,7 @@ def read_now(query_id: int, oldest: Mark) -> int | None:
 def trim_readers(store: AnswerStore, oldest: Mark) -> None:
     """Forget slices of results that no reader reaches."""
     for reader_id, plan in store.spark_plans.items():
-        answer = store.read_by(plan) if plan.top is not None else None
+        answer = store.read_by(plan) if store.is_reader(reader_id) else None
         if answer is None:
             continue
         (relation,) = plan.relations
@@ -56,12 +57,11 @@ def trim_readers(store: AnswerStore, oldest: Mark) -> None:
 
 def check_readers(name: str, plan: Plan, state: CatalogState) -> None:
     """Refuse a new plan for a window join that other queries read, if it can no longer be read like a stream."""
-    if isinstance(plan, JoinPlan):
+    if plan.pure_join is not None:
         return
     for definition in state.queries.values():
         reader = plan_from_json(definition.plan) if name in definition.reads_queries else plan
-        relations = reader.relations if isinstance(reader, SparkPlan) else ()
-        if any(r.kind == "query" and r.table == name for r in relations):
+        if any(r.kind == "query" and r.table == name for r in reader.relations):
             raise error(
                 "not_supported",
                 feature=f'such a window of "{name}", whose rows query "{definition.name}" reads,',
@@ -76,12 +76,12 @@ def _spread(plan: JoinPlan) -> int:
 
 def told_from(plan: Plan, start_us: int | None, state: CatalogState) -> int | None:
     """Since when a reader's joins have kept everything: since where their own windows began when the reader came."""
-    if not isinstance(plan, SparkPlan) or start_us is None:
+    if start_us is None:
         return None
     begins = []
     for relation in plan.relations:
         definition = state.queries.get(relation.table) if relation.kind == "query" else None
-        read = plan_from_json(definition.plan) if definition is not None else None
-        if definition is not None and isinstance(read, JoinPlan):
-            begins.append(window_low(window_of(read), start_us, definition.start_us))
+        read = plan_from_json(definition.plan).pure_join if definition is not None else None
+        if definition is not None and read is not None:
+            begins.append(window_low(read.windows, start_us, definition.start_us))
     return max((b for b in begins if b is not None), default=None)

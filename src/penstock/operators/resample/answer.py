@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, expect
 from penstock.operators.base.answer import AnswerAt, Ids
 from penstock.operators.base.table_answer import TableAnswer, without
 from penstock.operators.resample.next_sample import goes_on, move_on
@@ -23,7 +23,7 @@ from penstock.operators.resample.samples import (
     sample,
 )
 from penstock.operators.resample.stream import Room, StreamWindow
-from penstock.sql.plan import SparkPlan
+from penstock.sql.plan import ResamplePlan
 
 
 @dataclass(slots=True, eq=False)
@@ -33,7 +33,7 @@ class ResampleAt(TableAnswer):
     cycle: int
     query_id: int
     now_us: int | None
-    plan: SparkPlan
+    plan: ResamplePlan
     times: StreamWindow
     values: StreamWindow
     kept: SampleCache | None  # None: the same question will not be asked again
@@ -47,6 +47,11 @@ class ResampleAt(TableAnswer):
     def answer(self) -> pa.Table:
         return self.found().table
 
+    def select(self, limit: int | None, most: int) -> pa.Table:
+        if limit is not None:
+            self.most = None
+        return TableAnswer.select(self, limit, most)
+
     def found(self, before: ResampleAt | None = None) -> SampleAnswer:
         """The samples of this cycle. `before`: an earlier answer of the caller, from which this one can be updated."""
         if self._known is None:
@@ -54,8 +59,7 @@ class ResampleAt(TableAnswer):
         return self._known.found
 
     def _find(self, held: CachedSamples | None) -> CachedSamples:
-        asked = self.plan.resampled
-        assert asked is not None
+        asked = self.plan.resample
         before = self._nearest(held)
         if before is not None and before.cycle == self.cycle:
             Room(self.most).take(
@@ -85,8 +89,7 @@ class ResampleAt(TableAnswer):
 
     def _nearest(self, held: CachedSamples | None) -> CachedSamples | None:
         """The newest answer up to this cycle that can be updated to it: a cached one, or the one that the caller holds."""
-        asked = self.plan.resampled
-        assert asked is not None
+        asked = self.plan.resample
         known = self.kept.before(self.query_id, self.plan, self.cycle) if self.kept is not None else None
         if held is not None and held.plan == self.plan and (-1 if known is None else known.cycle) < held.cycle:
             known = held
@@ -94,12 +97,12 @@ class ResampleAt(TableAnswer):
 
     def entered(self, before: AnswerAt) -> Ids:
         """Rows with a new value."""
-        assert isinstance(before, ResampleAt)
-        return _new_rows(self.found(before), before.found())
+        was = expect(ResampleAt, before)
+        return _new_rows(self.found(was), was.found())
 
     def changed(self, before: AnswerAt, inside_before: Ids) -> tuple[Ids, Ids, pa.Table]:
-        assert isinstance(before, ResampleAt)
-        left = before.answer().take(pa.array(_new_rows(before.found(), self.found(before))))
+        was = expect(ResampleAt, before)
+        left = was.answer().take(pa.array(_new_rows(was.found(), self.found(was))))
         return self.inside(), self.entered(before), left
 
 

@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from penstock.cycle.offset import Offset
+from penstock.errors import expect
 from penstock.expr.windows import TimeWindow
 from penstock.operators.base.log_access import LogAccess
 from penstock.operators.resample.answer import ResampleAt
 from penstock.operators.resample.sample_cache import SampleCache
 from penstock.operators.resample.stream import StreamWindow
 from penstock.operators.sparksql.moments import now_of_plan, ranges_of
-from penstock.sql.plan import Relation, SelectPlan, SparkPlan, plan_from_json
+from penstock.sql.plan import Relation, ResamplePlan, SelectPlan, plan_from_json
 from penstock.views.answer_store import AnswerStore
 from penstock.views.feed import Mark, ResampleMark
 
@@ -24,8 +25,10 @@ def resample_marks(store: AnswerStore) -> dict[int, ResampleMark]:
         definition = store.state.queries_by_id[query_id]
         state = store.state
         there = all(relation.table in state.tables or relation.table in state.queries for relation in plan.relations)
-        if plan.resampled is not None and there and not definition.paused:
-            found[query_id] = ResampleMark(plan, definition.start_us, now_of_plan(plan, store), store.start)
+        if plan.operator == ResamplePlan.operator and there and not definition.paused:
+            found[query_id] = ResampleMark(
+                expect(ResamplePlan, plan), definition.start_us, now_of_plan(plan, store), store.start
+            )
     return found
 
 
@@ -37,7 +40,7 @@ class ResampleRequest:
     """
 
     query_id: int
-    plan: SparkPlan
+    plan: ResamplePlan
     cycle: int
     ends: tuple[Offset | None, Offset]
     now_us: int | None
@@ -54,8 +57,7 @@ def hold_resampled(
     store: AnswerStore, request: ResampleRequest, log: LogAccess, most: int | None, kept: SampleCache | None = None
 ) -> ResampleAt:
     """Called under the lock. `most`: rows that an answer may have."""
-    plan, asked = request.plan, request.plan.resampled
-    assert asked is not None
+    plan, asked = request.plan, request.plan.resample
     times, values = (_stream(store, plan.relations[place], request, log) for place in (asked.times, asked.values))
     return ResampleAt(request.cycle, request.query_id, request.now_us, plan, times, values, kept, most)
 
@@ -64,8 +66,7 @@ def _stream(store: AnswerStore, relation: Relation, request: ResampleRequest, lo
     assert isinstance(relation.window, TimeWindow)
     previous, end = request.ends
     if relation.kind == "query":
-        read = plan_from_json(store.state.queries[relation.table].plan)
-        assert isinstance(read, SelectPlan)
+        read = expect(SelectPlan, plan_from_json(store.state.queries[relation.table].plan))
         table, predicate = store.state.tables_by_id[read.table_id], read.static_predicate
         end = previous or end
     else:

@@ -11,10 +11,10 @@ from penstock.expr.windows import FOREVER
 from penstock.operators.base.log_reader import TimedPositions
 from penstock.operators.resample.samples import ResampledRows, SampleReaders, asked_of_times, values_at
 from penstock.operators.resample.stream import Room, StreamWindow, TimedRows, read_rows
-from penstock.sql.plan import ResamplePlan
+from penstock.sql.plan import Resampling
 
 
-def goes_on(plan: ResamplePlan, before: ResampledRows, times: StreamWindow, values: StreamWindow) -> bool:
+def goes_on(plan: Resampling, before: ResampledRows, times: StreamWindow, values: StreamWindow) -> bool:
     """Whether a value stays what it was unless a new reading comes near it."""
     was = before.times
     moved_on = all(now >= then for now, then in zip(times.span, was.span, strict=True))
@@ -23,18 +23,18 @@ def goes_on(plan: ResamplePlan, before: ResampledRows, times: StreamWindow, valu
     return moved_on and same_floors and grown and _covers(plan, before) and _covers_now(plan, times, values)
 
 
-def _covers(plan: ResamplePlan, before: ResampledRows) -> bool:
+def _covers(plan: Resampling, before: ResampledRows) -> bool:
     return _covers_now(plan, before.times, before.resampled)
 
 
-def _covers_now(plan: ResamplePlan, times: StreamWindow, values: StreamWindow) -> bool:
+def _covers_now(plan: Resampling, times: StreamWindow, values: StreamWindow) -> bool:
     """Whether the window of the values cuts off nothing that is near a time inside; only BEGIN .. END .. FOR it can do so."""
     (low, high), (first, last) = times.span, values.span
     return (first <= low - plan.back_us or first <= -FOREVER) and (last >= high + plan.ahead_us or last >= FOREVER)
 
 
 def move_on(
-    plan: ResamplePlan,
+    plan: Resampling,
     before: ResampledRows,
     times: StreamWindow,
     values: StreamWindow,
@@ -64,7 +64,7 @@ def move_on(
     return ResampledRows(rows.take(order), columns, times, values)
 
 
-def _near(plan: ResamplePlan, times: np.ndarray, news: TimedPositions) -> np.ndarray:
+def _near(plan: Resampling, times: np.ndarray, news: TimedPositions) -> np.ndarray:
     """Which times have one of some new readings near enough to count."""
     new = np.append(np.sort(news.times), FOREVER)
     return new[np.searchsorted(new, times - plan.back_us)] <= times + plan.ahead_us

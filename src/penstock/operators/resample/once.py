@@ -8,32 +8,36 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from penstock.errors import expect
+from penstock.operators.aggregate.trees.answer_columns import NotAnswered
 from penstock.operators.base.log_access import LogAccess
 from penstock.operators.resample.answer import ResampleAt
 from penstock.operators.resample.answer_at import ResampleRequest, hold_resampled
 from penstock.operators.resample.samples import too_many
 from penstock.operators.sparksql.evaluation_rows import Evaluation
 from penstock.operators.sparksql.moments import moment_of
-from penstock.sql.plan import SparkPlan
+from penstock.sql.plan import ResamplePlan, SparkPlan
 
 if TYPE_CHECKING:
     from penstock.views.standing_queries import StandingQueries
 
 
-def resampled_once(standing: StandingQueries, plan: SparkPlan) -> Evaluation | None:
-    """The answer at the last committed cycle; None where Spark has to give it: without RESAMPLE, or with too many rows."""
-    if plan.resampled is None:
-        return None
+def resampled_once(standing: StandingQueries, plan: SparkPlan) -> Evaluation:
+    """The answer at the last committed cycle. Raises NotAnswered where Spark has to give it."""
     began = time.monotonic()
     with standing.locked() as store:
         moment = moment_of(plan, store, None)
-        held = hold_once(standing, plan, moment.now_us, moment.ranges, standing.settings.result_max_rows)
+        held = hold_once(
+            standing, expect(ResamplePlan, plan), moment.now_us, moment.ranges, standing.settings.result_max_rows
+        )
     found = answer_once(held)
-    return None if found is None else Evaluation(found, held.cycle, moment.now_us, time.monotonic() - began)
+    if found is None:
+        raise NotAnswered("too much has to be read")
+    return Evaluation(found, held.cycle, moment.now_us, time.monotonic() - began)
 
 
 def hold_once(
-    standing: StandingQueries, plan: SparkPlan, now_us: int, spans: Mapping[str, tuple[int, int]], most: int | None
+    standing: StandingQueries, plan: ResamplePlan, now_us: int, spans: Mapping[str, tuple[int, int]], most: int | None
 ) -> ResampleAt:
     """The answer for a NOW and for what windows are then, by relation, over the logs as of the last cycle. Under the lock."""
     store = standing.store

@@ -16,7 +16,7 @@ from penstock.operators.base.row_order import sorted_rows
 from penstock.operators.resample import stream
 from penstock.operators.resample.nearest import Resampler, key_codes
 from penstock.operators.resample.stream import Room, StreamWindow, TimedRows, read_rows, rows_at
-from penstock.sql.plan import ResamplePlan, resample_name
+from penstock.sql.plan import Resampling, resample_name
 
 # What of both logs one answer may have read; more than that is work for Spark, or for a shorter window.
 READ_MAX_ROWS = 20_000_000
@@ -62,7 +62,7 @@ def too_many(times: StreamWindow, values: StreamWindow) -> int | None:
     return rows if rows > READ_MAX_ROWS else None
 
 
-def check_size(plan: ResamplePlan, times: StreamWindow, values: StreamWindow, most: int | None) -> None:
+def check_size(plan: Resampling, times: StreamWindow, values: StreamWindow, most: int | None) -> None:
     """Refuse an answer with too many rows before anything is read, by the row counts in file names."""
     if plan.times_predicate is None and times.passing is None:
         room_for(plan, most).take(times.rows_at_least())
@@ -72,26 +72,26 @@ def check_size(plan: ResamplePlan, times: StreamWindow, values: StreamWindow, mo
         raise error("over_budget", detail=detail, hint="make the window shorter: BEGIN (NOW - 1 HOUR) END (NOW)")
 
 
-def room_for(plan: ResamplePlan, most: int | None) -> Room:
+def room_for(plan: Resampling, most: int | None) -> Room:
     """The limit of readings for an answer of `most` rows; none with HAVING, LIMIT or OFFSET, which may leave any number out."""
     cut = plan.sorted is not None and (plan.sorted.limit is not None or plan.sorted.offset > 0)
     return Room(None if cut or plan.having is not None else most)
 
 
 def sample(
-    plan: ResamplePlan, times: StreamWindow, values: StreamWindow, readers: SampleReaders, room: Room
+    plan: Resampling, times: StreamWindow, values: StreamWindow, readers: SampleReaders, room: Room
 ) -> ResampledRows:
     """Everything inside the window."""
     rows = read_rows(times, readers.times, (-FOREVER, FOREVER), plan.times_predicate, asked_of_times(plan), room)
     return ResampledRows(rows, values_at(plan, rows, values, readers.values), times, values)
 
 
-def asked_of_times(plan: ResamplePlan) -> list[Expr]:
+def asked_of_times(plan: Resampling) -> list[Expr]:
     shown = [o.expr for o in plan.outputs] + ([] if plan.having is None else [plan.having])
     return [*shown, *(ours for ours, _ in plan.keys)]
 
 
-def values_at(plan: ResamplePlan, rows: TimedRows, values: StreamWindow, of_values: LogReader) -> dict[str, pa.Array]:
+def values_at(plan: Resampling, rows: TimedRows, values: StreamWindow, of_values: LogReader) -> dict[str, pa.Array]:
     """The values of all calls at the times of some readings, by name, from as much of the other stream as they reach."""
     times = rows.found.times
     low, high = (int(times.min()), int(times.max())) if rows.count else (FOREVER, -FOREVER)
@@ -129,9 +129,7 @@ def pieces_in_time(times: np.ndarray, near: np.ndarray, back_us: int, ahead_us: 
     return pieces
 
 
-def _values_from(
-    plan: ResamplePlan, rows: TimedRows, near: TimedPositions, of_values: LogReader
-) -> dict[str, pa.Array]:
+def _values_from(plan: Resampling, rows: TimedRows, near: TimedPositions, of_values: LogReader) -> dict[str, pa.Array]:
     """The same from these readings of the other stream, of which its conditions may leave some out."""
     given = [call.value for call in plan.calls] + [theirs for _, theirs in plan.keys]
     others = rows_at(of_values, near, given if plan.values_predicate is None else [*given, plan.values_predicate])
@@ -151,7 +149,7 @@ def _values_from(
     }
 
 
-def answer_of(plan: ResamplePlan, sampled: ResampledRows) -> SampleAnswer:
+def answer_of(plan: Resampling, sampled: ResampledRows) -> SampleAnswer:
     """The rows of the answer, in log order unless they are sorted."""
     columns, kept = sampled.rows.columns | sampled.values, np.arange(sampled.rows.count)
     if plan.having is not None:

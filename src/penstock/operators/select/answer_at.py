@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from pyroaring import BitMap
 
-from penstock.expr.windows import JoinWindows, RowsWindow, TimeWindow, Window
-from penstock.operators.base.answer import SelectAt
+from penstock.expr.windows import RowsWindow, TimeWindow, Window
 from penstock.operators.base.log_access import LogAccess
 from penstock.operators.base.log_reader import LogReader
-from penstock.operators.join.answer import InputTable, JoinAt
 from penstock.operators.join.partnered_rows import Blocks
+from penstock.operators.select.answer import SelectAt
 from penstock.operators.select.current_rows import CurrentRows
-from penstock.operators.select.durability import calls_user_code
 from penstock.operators.select.evaluated_matches import MatchEvaluator
 from penstock.operators.select.hold import HoldPositions
 from penstock.operators.select.hold_cache import HoldCache
 from penstock.operators.select.match_positions import MatchPositions
 from penstock.operators.select.match_store import MatchStoreAt
 from penstock.operators.select.window_cut import WindowAt, WindowMatches
-from penstock.sql.plan import JoinPlan, SelectPlan
+from penstock.sql.plan import SelectPlan
 from penstock.views.answer_store import AnswerStore
 from penstock.views.query_at import QueryAt
 from penstock.views.retention import now_at
@@ -61,7 +57,7 @@ def _matches(
     answer = query.state
     predicate = plan.static_predicate
     found: Blocks | MatchPositions = _copy(answer.matches)
-    if isinstance(window, TimeWindow) and not calls_user_code(plan):
+    if isinstance(window, TimeWindow) and not plan.calls_user_code:
         match_store = store.match_stores.get(plan.table_id)
         found = MatchPositions(
             query.id,
@@ -94,39 +90,6 @@ def _lasting(store: AnswerStore, memory: HoldCache, plan: SelectPlan, true: Bloc
         sids=store.state.rows(table_id).sids,
         floor=store.state.retention(table_id),
         memory=memory,
-    )
-
-
-def hold_join(store: AnswerStore, query: QueryAt, plan: JoinPlan, windows: JoinWindows, log: Path) -> JoinAt | None:
-    """None where the results as of the cycle are not kept any more."""
-    answer, mark = query.state, query.mark
-    state, at = store.state, mark.joins[query.id]
-    assert answer.results is not None
-    kept = [r for r in (answer.results, *answer.earlier) if r.generation == at.generation]
-    if not kept:
-        return None
-    inputs = tuple(
-        InputTable(
-            state.tables_by_id[i.table_id],
-            state.rows(i.table_id),
-            state.retention(i.table_id),
-            mark.end.data.get(i.table_id, 0),
-        )
-        for i in plan.inputs
-    )
-    return JoinAt(
-        cycle=mark.cycle,
-        query_id=query.id,
-        plan=plan,
-        inputs=inputs,
-        results=kept[0],
-        count=at.count,
-        alone=answer.partners.without(answer.matches, mark.cycle) if plan.missing != "inner" else {},
-        windows=windows,
-        now_us=at.now_us,
-        start_us=answer.start_us,
-        log=log,
-        tables=tuple(state.rows(t.table_id) for t in plan.tables),
     )
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from enum import IntEnum
 
 from penstock.catalog.model import QueryDefinition
-from penstock.expr.expression import calls_user
 from penstock.expr.windows import TimeWindow
-from penstock.sql.plan import AggregatePlan, SelectPlan
+from penstock.sql.plan import KernelPlan, SelectPlan
 
 
 class Durability(IntEnum):
@@ -25,22 +24,15 @@ def keeping_of(plan: SelectPlan) -> Durability:
     return Durability.SOFT if plan.window.slides else Durability.LISTED
 
 
-def is_pure(plan: SelectPlan | AggregatePlan) -> bool:
+def is_pure(plan: KernelPlan) -> bool:
     """Whether the server itself can find the matches: without user code, and with a window over time."""
-    return isinstance(plan.window, TimeWindow) and not calls_user_code(plan)
+    return isinstance(plan.windows, TimeWindow) and not plan.calls_user_code
 
 
-def calls_user_code(plan: SelectPlan | AggregatePlan) -> bool:
-    if isinstance(plan, AggregatePlan):
-        return False
-    predicate = plan.stream_predicate
-    return (predicate is not None and calls_user(predicate)) or any(calls_user(o.expr) for o in plan.outputs)
-
-
-def meets_rows(definition: QueryDefinition, plan: SelectPlan | AggregatePlan) -> bool:
-    """Whether the shared pass evaluates a query over new rows; if not, it is evaluated on request."""
+def meets_rows(definition: QueryDefinition, plan: KernelPlan) -> bool:
+    """Whether cycles evaluate a query over new rows; if not, it is evaluated on request."""
     if definition.quarantined is not None:
         return False
-    if isinstance(plan, AggregatePlan) and plan.latch is not None:
+    if plan.latch is not None:
         return True  # rows that it missed would be gone some day: paused, it answers nothing but goes on
     return not definition.paused and not (definition.strategy == "none" and is_pure(plan))

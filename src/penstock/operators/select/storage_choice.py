@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from penstock.expr.windows import AnyWindow, TimeWindow
-from penstock.operators.select.durability import calls_user_code, is_pure
-from penstock.sql.plan import AggregatePlan, JoinAggregatePlan, Plan, SelectPlan, SparkPlan, evaluated_by_spark
+from penstock.operators.registry import view_of
+from penstock.operators.select.durability import is_pure
+from penstock.sql.plan import Plan, evaluated_by_spark
 from penstock.views.query_state import QueryState
 
 Strategy = Literal["complete", "partial", "none"]
@@ -26,35 +26,16 @@ READY_SECONDS = 0.05
 READY_MAX_ROWS = 1 << 16
 
 
-_SLICED_RESULTS = "slices of a join's results are kept, a window adds up those inside it when asked"
-
-
 def unheeded(plan: Plan, asked: str | None) -> str | None:
     """Why a requested strategy changes nothing; None where it is used."""
     if asked is None or (asked == "partial" and not evaluated_by_spark(plan)):
         return None
-    return _only_way(plan, plan.window if isinstance(plan, SelectPlan) else None, asked)
+    window = plan.kernel.windows if plan.kernel is not None else None
+    return view_of(plan.operator).only_strategy(plan, window, asked)
 
 
-def _only_way(plan: Plan, window: AnyWindow | None, asked: str | None) -> str | None:
-    """The reason why an answer is kept in one way only, whatever strategy is requested; None where there is a choice."""
-    if isinstance(plan, AggregatePlan):
-        return "slices are kept, a window adds up those inside it when asked"
-    if isinstance(plan, JoinAggregatePlan) or (isinstance(plan, SparkPlan) and plan.top is not None):
-        return _SLICED_RESULTS
-    if isinstance(plan, SparkPlan) and plan.resampled is not None:
-        return "values are found in the log when asked"
-    if isinstance(plan, SparkPlan):
-        return "Spark SQL evaluates it as a whole and its last answer is kept"
-    if not isinstance(plan, SelectPlan):
-        return "a join's results are kept, its window is cut when asked"
-    if calls_user_code(plan):
-        return "it calls user functions, which only workers run"
-    if not isinstance(window, TimeWindow):
-        return "a window of rows is cut when asked"
-    if plan.lasting is not None and asked != "none":
-        return "what has to last is looked for when asked"  # late rows take others back, so no answer only grows
-    return None
+def _only_way(answer: QueryState) -> str | None:
+    return view_of(answer.operator).only_strategy(answer.plan, answer.window, answer.strategy)
 
 
 @dataclass(slots=True)
@@ -71,10 +52,7 @@ class StorageChoice:
         self._asked: dict[int, _Asked] = {}
 
     def of(self, query_id: int, answer: QueryState) -> Strategy:
-        if (
-            not isinstance(answer.plan, SelectPlan)
-            or _only_way(answer.plan, answer.window, answer.strategy) is not None
-        ):
+        if _only_way(answer) is not None:
             return "partial"
         if answer.strategy == "none" and is_pure(answer.plan):
             return "none"
@@ -85,9 +63,7 @@ class StorageChoice:
 
     def why(self, query_id: int, answer: QueryState) -> str:
         """The reason, for EXPLAIN."""
-        if answer.top is not None:
-            return _SLICED_RESULTS
-        only = _only_way(answer.plan, answer.window, answer.strategy)
+        only = _only_way(answer)
         if only is not None:
             return only
         if answer.strategy is not None:

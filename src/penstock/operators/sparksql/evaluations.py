@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from penstock.cycle.commit_files import ResultRow
 from penstock.cycle.folder import DataFolder
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, expect
 from penstock.operators.base.answer import AnswerAt, Ids
 from penstock.operators.base.table_answer import TableAnswer, without
 from penstock.operators.sparksql.evaluation_rows import (
@@ -141,7 +141,7 @@ class EvaluationAt(TableAnswer):
         return self.evaluation.table
 
     def entered(self, before: AnswerAt) -> Ids:
-        if isinstance(before, EvaluationAt) and before.evaluation is self.evaluation:
+        if expect(EvaluationAt, before).evaluation is self.evaluation:
             return np.empty(0, np.int64)
         return TableAnswer.entered(self, before)
 

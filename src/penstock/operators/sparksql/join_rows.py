@@ -12,9 +12,10 @@ import pyarrow as pa
 
 from penstock.catalog.heads import journal_of
 from penstock.catalog.state import CatalogState
-from penstock.errors import error
+from penstock.errors import error, expect
 from penstock.operators.base.answer import Ids
 from penstock.operators.join.answer import JoinAt, join_schema
+from penstock.operators.join.answer_at import own_join, read_join
 from penstock.operators.sparksql.input_files import IN_MEMORY_ROWS, Piece, hand_over
 from penstock.pipeline.input_files import InputFiles
 from penstock.pipeline.spark_sql import Moment
@@ -104,8 +105,7 @@ def joins_below(plan: SparkPlan, state: CatalogState, name: str) -> dict[str, st
 
 def _read_join(state: CatalogState, name: str) -> JoinPlan | None:
     definition = state.queries.get(name)
-    plan = plan_from_json(definition.plan) if definition is not None else None
-    return plan if isinstance(plan, JoinPlan) else None
+    return plan_from_json(definition.plan).pure_join if definition is not None else None
 
 
 def read_joins(plan: SparkPlan, moment: Moment, standing: StandingQueries, name: str) -> dict[str, JoinRead]:
@@ -113,7 +113,7 @@ def read_joins(plan: SparkPlan, moment: Moment, standing: StandingQueries, name:
     reads = {}
     for relation, query in joins_below(plan, moment.state, name).items():
         span = moment.ranges.get(relation)
-        reads[relation] = JoinRead(standing.held_join(query)) if span is None else JoinRead(standing.told(query), span)
+        reads[relation] = JoinRead(own_join(standing, query) if span is None else read_join(standing, query), span)
     return reads
 
 
@@ -163,8 +163,7 @@ def no_rows(plan: SparkPlan, state: CatalogState) -> dict[str, pa.Table]:
     for relation in plan.relations:
         join: JoinPlan | None = None
         if relation.kind == "state":
-            kept = plan_from_json(state.queries[relation.table].plan)
-            assert isinstance(kept, AggregatePlan)
+            kept = expect(AggregatePlan, plan_from_json(state.queries[relation.table].plan))
             found[relation.name] = pa.schema([(o.name, o.type.to_arrow()) for o in kept.outputs]).empty_table()
         if relation.kind == "core":
             join = plan.core

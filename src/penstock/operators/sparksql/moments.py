@@ -30,7 +30,7 @@ def moment_of(
 
 def check_taken_in(plan: Plan, state: CatalogState) -> None:
     """Raise not_ready where the last cycle does not have a table or query that a plan reads."""
-    for relation in plan.relations if isinstance(plan, SparkPlan) else ():
+    for relation in plan.relations:
         queries, named = state.queries, {relation.table}
         by_kind = {"query": queries, "state": queries, "system": named, "core": named}
         known = by_kind.get(relation.kind, state.tables)
@@ -71,7 +71,7 @@ def now_of_plan(plan: Plan, store: AnswerStore, state: CatalogState | None = Non
 def all_streams(plan: Plan, state: CatalogState) -> list[tuple[Table, Expr | None]]:
     """The tables and static predicates behind a plan, also where it reads them through another query."""
     found = [(state.tables_by_id[u.table_id], u.static_predicate) for u in stream_uses(plan)]
-    for relation in plan.relations if isinstance(plan, SparkPlan) else ():
+    for relation in plan.relations:
         found += streams_behind(relation, state)
     return found
 

@@ -7,6 +7,7 @@ regular expressions of Java's, which backtrack. Neither are run (`sql.plan.plan_
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from penstock.catalog.model import QueryDefinition
 from penstock.catalog.system_columns import SYSTEM_TABLES
@@ -15,6 +16,9 @@ from penstock.sql.parse import parse_select
 from penstock.sql.plan import SparkPlan
 from penstock.sql.planning.planner import plan_query
 from penstock.sql.scope import SqlCatalog
+
+# What may differ between the stored plan and one that is made now.
+_KEPT_APART: dict[str, Any] = {"sql": "", "reason": "", "append_only": False, "functions": (), "inlined": ()}
 
 
 def with_text(plan: SparkPlan, definition: QueryDefinition, state: SqlCatalog) -> SparkPlan:
@@ -27,16 +31,11 @@ def with_text(plan: SparkPlan, definition: QueryDefinition, state: SqlCatalog) -
     try:
         for shared in (True, False):
             found = plan_query(parse_select(definition.sql), state, True, SYSTEM_TABLES, shared, joins=True, spent=True)
-            if isinstance(found, SparkPlan) and _is_same(found, plan):
-                return replace(plan, sql=found.sql, functions=found.functions)
+            text = found.spark
+            if text is not None and replace(text, **_KEPT_APART) == replace(plan, **_KEPT_APART):
+                return replace(plan, sql=text.sql, functions=text.functions)
         raise error("invalid_definition", detail="it has other columns or reads other tables now")
     except PenstockError as failure:
         hint = f'DROP QUERY "{definition.name}" and create it again'
         detail = f"an older version planned this query, and it cannot be planned again: {failure.message}"
         raise PenstockError(failure.condition, detail, hint=hint) from failure
-
-
-def _is_same(found: SparkPlan, plan: SparkPlan) -> bool:
-    """Whether a new plan of the text agrees with the rest of the stored plan."""
-    kept = (plan.outputs, plan.relations, plan.core, plan.top, plan.resampled)
-    return (found.outputs, found.relations, found.core, found.top, found.resampled) == kept

@@ -13,7 +13,7 @@ from penstock.sql.binding.expressions import ExpressionBinder
 from penstock.sql.binding.join_streams import read_outputs, tells_its_time
 from penstock.sql.binding.reader_windows import cut_to_reader
 from penstock.sql.binding.select_list import column_node
-from penstock.sql.plan import AggregatePlan, JoinPlan, SelectPlan, is_latch, plan_from_json
+from penstock.sql.plan import Output, plan_from_json
 from penstock.sql.scope import BoundSource, Scope, SourceColumn, fold
 from penstock.sql.values import external, type_of, typed
 from penstock.sql.window_clauses import Windows
@@ -258,33 +258,33 @@ class SourceBinder:
         collected = binder.given.collected
         collected.queries.add(name)
         plan = plan_from_json(definition.plan)
-        if (isinstance(plan, SelectPlan) and plan.lasting is None) or (
-            isinstance(plan, JoinPlan) and binder.given.standing
-        ):
-            return self._append_only(item, name, alias, plan)
-        if is_latch(plan):
+        selection, join = plan.selection, plan.pure_join
+        if selection is not None and selection.lasting is None:
+            honest = all(str(o.expr) == TIME_COLUMN for o in selection.outputs if o.name == TIME_COLUMN)
+            return self._append_only(item, name, alias, selection.outputs, honest)
+        if join is not None and binder.given.standing:
+            return self._append_only(item, name, alias, read_outputs(join), tells_its_time(join))
+        if plan.latch is not None:
             # Written out it would read the log, which has less than its state.
-            assert isinstance(plan, AggregatePlan)
-            state = tuple(SourceColumn(o.name, o.type) for o in plan.outputs)
+            outputs = plan.aggregation.outputs if plan.aggregation is not None else ()
+            state = tuple(SourceColumn(o.name, o.type) for o in outputs)
             return BoundSource(alias, "state", state, item, name=name)
         if name in collected.reading:
             path = " and ".join(collected.reading)
             binder.fail(item, error("query_loop", query=name, path=path))
         inner, fields = binder.inline(definition, context)
-        if isinstance(plan, JoinPlan):
+        if join is not None:
             written_out = next(c for c in collected.contexts if c.select is inner)
-            cut_to_reader(written_out, plan, context, context.windows.of(alias))
+            cut_to_reader(written_out, join, context, context.windows.of(alias))
         columns = self._columns(item, fields)
         node = _derived(inner, alias, [c.name for c in columns])
         item.replace(node)
         return BoundSource(alias, "derived", columns, node, name=name)
 
-    def _append_only(self, item: exp.Table, name: str, alias: str, plan: SelectPlan | JoinPlan) -> BoundSource:
-        if isinstance(plan, JoinPlan):
-            outputs, honest = read_outputs(plan), tells_its_time(plan)
-        else:
-            outputs = plan.outputs
-            honest = all(str(o.expr) == TIME_COLUMN for o in outputs if o.name == TIME_COLUMN)
+    def _append_only(
+        self, item: exp.Table, name: str, alias: str, outputs: tuple[Output, ...], honest: bool
+    ) -> BoundSource:
+        """`honest`: a column called ts is the time of the row."""
         if not honest:
             hint = 'an answer has a time of its own called "ts"; give that column another name'
             feature = f'reading query "{name}", which calls something else "ts",'

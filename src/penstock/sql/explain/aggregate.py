@@ -13,7 +13,6 @@ from penstock.sql.plan import (
     JoinAggregatePlan,
     Relation,
     aggregate_name,
-    is_approximate,
     key_name,
     scalar_name,
 )
@@ -24,7 +23,7 @@ from penstock.types import format_duration
 
 def aggregate_lines(plan: AggregatePlan, state: SqlCatalog) -> list[str]:
     table = state.tables_by_id[plan.table_id].name
-    how = "approximate" if is_approximate(plan) else "exact"
+    how = "approximate" if plan.is_approximate else "exact"
     return [
         f'slices of the stream of "{table}", {how}',
         f"  window: {show_window(plan.window)}",

@@ -16,11 +16,14 @@ from penstock.sql.plan import (
     OnDemand,
     Output,
     Plan,
+    QueryAggregatePlan,
     Relation,
+    ResamplePlan,
     SelectPlan,
+    SparkPlan,
+    TreePlan,
 )
 from penstock.sql.planning.aggregate.on_demand import EVERY_ROW
-from penstock.sql.planning.planner import functions_of
 from penstock.sql.scope import SqlCatalog
 from penstock.types import format_duration
 
@@ -45,12 +48,13 @@ def explain(plan: Plan, state: SqlCatalog) -> str:
         return "\n".join(aggregate_lines(plan, state))
     if isinstance(plan, JoinAggregatePlan):
         return "\n".join([*join_aggregate_lines(plan, state), *_function_lines(plan)])
-    if plan.top is not None:
+    if isinstance(plan, QueryAggregatePlan):
         return "\n".join(reader_lines(plan.top, plan.relations[0]))
-    if plan.resampled is not None:
-        return "\n".join(resample_lines(plan, plan.resampled))
-    if plan.on_demand is not None:
+    if isinstance(plan, ResamplePlan):
+        return "\n".join(resample_lines(plan))
+    if isinstance(plan, TreePlan):
         return "\n".join(_on_demand_lines(plan.on_demand))
+    assert isinstance(plan, SparkPlan)
     lines = [f"Spark SQL: {plan.reason}"]
     if plan.core is not None:
         lines += [f"  {line}" for line in join_lines(plan.core, state)]
@@ -96,7 +100,7 @@ def _aggregate(aggregate: Aggregate) -> str:
 
 
 def _function_lines(plan: Plan) -> list[str]:
-    functions = functions_of(plan)
+    functions = plan.functions
     return ["  functions: " + ", ".join(functions)] if functions else []
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from penstock.expr.expression import Column, Expr, substituted, walk
 from penstock.sql.explain.aggregate import show_sorted
 from penstock.sql.explain.notation import show, show_outputs, show_window
-from penstock.sql.plan import Output, Relation, ResampleCall, ResamplePlan, SparkPlan, resample_name
+from penstock.sql.plan import Output, Relation, ResampleCall, ResamplePlan, Resampling, resample_name
 from penstock.types import format_duration
 
 
-def resample_lines(plan: SparkPlan, asked: ResamplePlan) -> list[str]:
+def resample_lines(plan: ResamplePlan) -> list[str]:
+    asked = plan.resample
     times, values = plan.relations[asked.times], plan.relations[asked.values]
     lines = [f'values of "{values.table}" at the readings of "{times.table}", found in the log when asked']
     lines += _stream_lines("times", times, [] if asked.times_predicate is None else [show(asked.times_predicate)])
@@ -41,7 +42,7 @@ def show_call(call: ResampleCall) -> str:
     return f"RESAMPLE({show(call.value)}, {format_duration(call.us)}, {call.method.upper()})"
 
 
-def _named(asked: ResamplePlan, expr: Expr) -> Expr:
+def _named(asked: Resampling, expr: Expr) -> Expr:
     """The expression with the calls as they were asked for."""
     calls: dict[str, Expr] = {resample_name(i): Column(show_call(c), c.type) for i, c in enumerate(asked.calls)}
     own: dict[str, Expr] = {node.name: node for node in walk(expr) if isinstance(node, Column)}

@@ -1,8 +1,7 @@
 """Plans: what the pipeline runs. Plain data, stored in the journal as JSON, printed by EXPLAIN.
 
-A `SelectPlan` runs in the shared pass, a `JoinPlan` in the join step and an `AggregatePlan` in the slices beside it; a `JoinAggregatePlan` is
-slices of what a join step finds. A `SparkPlan` is whatever no kernel covers and runs as Spark SQL, where it can over the rows of a join that
-runs in its step, or with what the log is asked instead (`resampled`).
+Kernels run a `SelectPlan`, a `JoinPlan`, an `AggregatePlan` and the join of a `JoinAggregatePlan` in each cycle. A `SparkPlan` is what no kernel
+covers; its subclasses have an answer without Spark, and the text for where that is not possible.
 """
 
 from penstock.sql.plan.nodes import (
@@ -20,33 +19,36 @@ from penstock.sql.plan.nodes import (
     Lasting,
     OnDemand,
     Plan,
+    QueryAggregatePlan,
     Relation,
-    Scalar,
+    ResamplePlan,
+    ScalarSubquery,
     SelectPlan,
     SparkPlan,
+    StreamUse,
     TableUse,
+    TreePlan,
     aggregate_name,
     key_name,
     scalar_name,
 )
 from penstock.sql.plan.output import Output
 from penstock.sql.plan.parts import (
-    StreamUse,
+    all_windows,
     evaluated_by_spark,
-    is_approximate,
-    is_latch,
-    join_of,
-    kernel_of,
     looks_of,
     own_windows_of,
     reach_of,
-    scalars_of,
     stream_uses,
-    tables_under,
-    window_of,
 )
-from penstock.sql.plan.plan_json import has_join, has_latch, plan_from_json, plan_to_json, selected_table
-from penstock.sql.plan.resample import ResampleCall, ResamplePlan, resample_name
+from penstock.sql.plan.plan_json import (
+    has_join,
+    has_latch,
+    plan_from_json,
+    plan_to_json,
+    selected_table,
+)
+from penstock.sql.plan.resample import ResampleCall, Resampling, resample_name
 
 __all__ = [
     "WINDOW_END",
@@ -64,22 +66,22 @@ __all__ = [
     "OnDemand",
     "Output",
     "Plan",
+    "QueryAggregatePlan",
     "Relation",
     "ResampleCall",
     "ResamplePlan",
-    "Scalar",
+    "Resampling",
+    "ScalarSubquery",
     "SelectPlan",
     "SparkPlan",
     "StreamUse",
     "TableUse",
+    "TreePlan",
     "aggregate_name",
+    "all_windows",
     "evaluated_by_spark",
     "has_join",
     "has_latch",
-    "is_approximate",
-    "is_latch",
-    "join_of",
-    "kernel_of",
     "key_name",
     "looks_of",
     "own_windows_of",
@@ -88,9 +90,6 @@ __all__ = [
     "reach_of",
     "resample_name",
     "scalar_name",
-    "scalars_of",
     "selected_table",
     "stream_uses",
-    "tables_under",
-    "window_of",
 ]

@@ -2,16 +2,189 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from itertools import chain
+from typing import ClassVar, Literal, Protocol
 
-from penstock.expr.expression import Expr
-from penstock.expr.windows import TimeWindow, Window
+from penstock.expr.expression import Expr, UserCall, calls_user, walk
+from penstock.expr.windows import AnyWindow, JoinWindows, TimeWindow, Window
 from penstock.operators.aggregate.partials.cell_sums import Panes
 from penstock.sql.plan.output import Output
-from penstock.sql.plan.resample import ResamplePlan
+from penstock.sql.plan.resample import Resampling
 from penstock.sql.plan.sorting import Sorted
 from penstock.types import Type
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """One reference to a source inside a SparkPlan; `{name}` stands for it in the text.
+
+    kind: stream (readings with their static values), static (one row per live sensor), ordinary, system
+    (penstock.*), state (the answer of a LATCH query, as it is), query (the answer rows of another standing query), core (the rows of the plan's own join). `window`
+    bounds a stream's readings unless it is a rows window, which the text itself expresses.
+    """
+
+    name: str
+    kind: Literal["stream", "static", "ordinary", "system", "state", "query", "core"]
+    table: str
+    window: Window | None = None
+    static_predicate: Expr | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StreamUse:
+    """One stream that a kernel's plan reads: of which table and sensors, through which window."""
+
+    table_id: int
+    static_predicate: Expr | None
+    window: Window
+
+
+class Plan(Protocol):
+    """What all plans have in common. Only the package of an operator looks further into its plans."""
+
+    operator: ClassVar[str]  # the package of `penstock.operators` that keeps and gives the answer
+
+    @property
+    def kernel(self) -> KernelPlan | None:
+        """What of the plan runs in the cycle: all of it, the join below it, or nothing."""
+        ...
+
+    @property
+    def selection(self) -> SelectPlan | None:
+        """The plan, if it selects single readings of one stream."""
+        ...
+
+    @property
+    def aggregation(self) -> AggregatePlan | None:
+        """The plan, if it aggregates the readings of one stream."""
+        ...
+
+    @property
+    def window_join(self) -> JoinPlan | None:
+        """The window join that the plan is or stands on."""
+        ...
+
+    @property
+    def pure_join(self) -> JoinPlan | None:
+        """The plan, if the results of a window join are its answer."""
+        ...
+
+    @property
+    def over_results(self) -> AggregatePlan | None:
+        """How the results of the plan's own join are aggregated, if they are no answer themselves."""
+        ...
+
+    @property
+    def spark(self) -> SparkPlan | None:
+        """The question as a text of Spark SQL, if the plan has one."""
+        ...
+
+    @property
+    def columns(self) -> tuple[tuple[str, Type], ...]:
+        """Names and types of the answer's columns."""
+        ...
+
+    @property
+    def relations(self) -> tuple[Relation, ...]:
+        """What a text of Spark SQL reads by name; kernels name tables by id."""
+        ...
+
+    @property
+    def scalars(self) -> tuple[ScalarSubquery, ...]:
+        """Subqueries that are values in the question."""
+        ...
+
+    @property
+    def latch(self) -> str | None:
+        """The name of its state without end."""
+        ...
+
+    @property
+    def functions(self) -> tuple[str, ...]:
+        """The user's functions that it calls."""
+        ...
+
+    @property
+    def queries_read(self) -> tuple[str, ...]:
+        """Other queries that it depends on without a relation: through which it reads rows, or the text of which it contains."""
+        ...
+
+
+class _Plain:
+    """A plan without any of the parts that others ask for."""
+
+    __slots__ = ()
+
+    @property
+    def selection(self) -> SelectPlan | None:
+        return None
+
+    @property
+    def aggregation(self) -> AggregatePlan | None:
+        return None
+
+    @property
+    def window_join(self) -> JoinPlan | None:
+        return None
+
+    @property
+    def pure_join(self) -> JoinPlan | None:
+        return None
+
+    @property
+    def over_results(self) -> AggregatePlan | None:
+        return None
+
+    @property
+    def spark(self) -> SparkPlan | None:
+        return None
+
+    @property
+    def scalars(self) -> tuple[ScalarSubquery, ...]:
+        return ()
+
+    @property
+    def latch(self) -> str | None:
+        return None
+
+    @property
+    def queries_read(self) -> tuple[str, ...]:
+        return ()
+
+
+class _Kernel(_Plain):
+    """A plan that kernels run as a whole."""
+
+    __slots__ = ()
+
+    @property
+    def relations(self) -> tuple[Relation, ...]:
+        return ()
+
+    @property
+    def lasting(self) -> Lasting | None:
+        return None
+
+    @property
+    def lookback_us(self) -> int:
+        """How much further back than its window rows are needed."""
+        return 0
+
+    @property
+    def calls_user_code(self) -> bool:
+        """Whether only workers can find or show its rows."""
+        return False
+
+
+def _columns(outputs: tuple[Output, ...]) -> tuple[tuple[str, Type], ...]:
+    return tuple((output.name, output.type) for output in outputs)
+
+
+def _user_functions(expressions: Iterable[Expr | None]) -> tuple[str, ...]:
+    calls = {node.function for e in expressions if e is not None for node in walk(e) if isinstance(node, UserCall)}
+    return tuple(sorted(calls))
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +196,7 @@ class Lasting:
 
 
 @dataclass(frozen=True, slots=True)
-class SelectPlan:
+class SelectPlan(_Kernel):
     """Rows of one stream that satisfy both predicates inside the window, projected.
 
     A row enters in the cycle that reads it from the log and leaves with the window. Late rows enter when
@@ -31,12 +204,53 @@ class SelectPlan:
     With `lasting` rows also leave and come back when a late row breaks or mends what has to last.
     """
 
+    operator: ClassVar[str] = "select"
     table_id: int
     outputs: tuple[Output, ...]
     window: Window
     static_predicate: Expr | None = None
     stream_predicate: Expr | None = None
     lasting: Lasting | None = None
+
+    @property
+    def kernel(self) -> SelectPlan:
+        return self
+
+    @property
+    def columns(self) -> tuple[tuple[str, Type], ...]:
+        return _columns(self.outputs)
+
+    @property
+    def selection(self) -> SelectPlan:
+        return self
+
+    @property
+    def calls_user_code(self) -> bool:
+        predicate = self.stream_predicate
+        return (predicate is not None and calls_user(predicate)) or any(calls_user(o.expr) for o in self.outputs)
+
+    @property
+    def functions(self) -> tuple[str, ...]:
+        beside = self.lasting.beside if self.lasting is not None else None
+        outputs = (output.expr for output in self.outputs)
+        return _user_functions((*outputs, self.static_predicate, self.stream_predicate, beside))
+
+    @property
+    def lookback_us(self) -> int:
+        """Rows before the window say since when a condition lasts."""
+        return self.lasting.us if self.lasting is not None else 0
+
+    @property
+    def uses(self) -> tuple[StreamUse, ...]:
+        return (StreamUse(self.table_id, self.static_predicate, self.window),)
+
+    @property
+    def tables_read(self) -> frozenset[int]:
+        return frozenset({self.table_id})
+
+    @property
+    def windows(self) -> AnyWindow:
+        return self.window
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +296,7 @@ class JoinTable:
 
 
 @dataclass(frozen=True, slots=True)
-class JoinPlan:
+class JoinPlan(_Kernel):
     """Combinations of rows, one per input, inside each other's windows. One input alone has tables beside it, and no key or condition.
 
     `bounds[i][j]` is how much later (microseconds) input j's row may be than input i's, tightened over all paths; None:
@@ -92,6 +306,7 @@ class JoinPlan:
     `tables` are joined one after the other once a combination of readings is complete.
     """
 
+    operator: ClassVar[str] = "join"
     inputs: tuple[JoinInput, ...]
     bounds: tuple[tuple[int | None, ...], ...]
     conditions: tuple[Expr, ...]
@@ -99,6 +314,40 @@ class JoinPlan:
     algorithm: str | None = None
     missing: Literal["inner", "left", "anti"] = "inner"
     tables: tuple[JoinTable, ...] = ()
+
+    @property
+    def kernel(self) -> JoinPlan:
+        return self
+
+    @property
+    def columns(self) -> tuple[tuple[str, Type], ...]:
+        return _columns(self.outputs)
+
+    @property
+    def window_join(self) -> JoinPlan:
+        return self
+
+    @property
+    def pure_join(self) -> JoinPlan:
+        return self
+
+    @property
+    def functions(self) -> tuple[str, ...]:
+        inputs = (e for i in self.inputs for e in (i.static_predicate, i.stream_predicate, *i.keys))
+        tables = (e for t in self.tables for e in (t.predicate, *chain(*t.keys), *t.conditions))
+        return _user_functions((*(o.expr for o in self.outputs), *self.conditions, *inputs, *tables))
+
+    @property
+    def uses(self) -> tuple[StreamUse, ...]:
+        return tuple(StreamUse(i.table_id, i.static_predicate, i.window) for i in self.inputs)
+
+    @property
+    def tables_read(self) -> frozenset[int]:
+        return frozenset({each.table_id for each in self.tables} | {each.table_id for each in self.inputs})
+
+    @property
+    def windows(self) -> AnyWindow:
+        return JoinWindows(tuple(i.window for i in self.inputs))
 
 
 WINDOW_START = "window_start"
@@ -143,7 +392,7 @@ class CorrelatedGroups:
 
 
 @dataclass(frozen=True, slots=True)
-class AggregatePlan:
+class AggregatePlan(_Kernel):
     """Aggregates over the rows of one stream that satisfy both predicates inside the window, per group.
 
     Emits one row per group that has rows, without keys always one. With `panes` a group has a row for each pane that holds
@@ -152,6 +401,7 @@ class AggregatePlan:
     `latch`, the name of a state of its own, rows count for ever, also when retention has taken them; where they begin is in `stream_predicate`.
     """
 
+    operator: ClassVar[str] = "aggregate"
     table_id: int
     keys: tuple[Expr, ...]
     aggregates: tuple[AggregateCall, ...]
@@ -168,11 +418,48 @@ class AggregatePlan:
     reads: str | None = None  # the query through which rows are read, so that they come a cycle later
     sorted: Sorted | None = None  # None: by window and key, all of them
     picking: CorrelatedGroups | None = None  # of a correlated aggregate with keys or panes
-    scalars: tuple[Scalar, ...] = ()  # subqueries; their values stand in `outputs`, `having` and `sorted`
+    scalars: tuple[ScalarSubquery, ...] = ()  # their values stand in `outputs`, `having` and `sorted`
+
+    @property
+    def kernel(self) -> AggregatePlan:
+        return self
+
+    @property
+    def columns(self) -> tuple[tuple[str, Type], ...]:
+        return _columns(self.outputs)
+
+    @property
+    def aggregation(self) -> AggregatePlan:
+        return self
+
+    @property
+    def functions(self) -> tuple[str, ...]:
+        return ()
+
+    @property
+    def queries_read(self) -> tuple[str, ...]:
+        return () if self.reads is None else (self.reads,)
+
+    @property
+    def uses(self) -> tuple[StreamUse, ...]:
+        return (StreamUse(self.table_id, self.static_predicate, self.window),)
+
+    @property
+    def tables_read(self) -> frozenset[int]:
+        return frozenset({self.table_id})
+
+    @property
+    def windows(self) -> AnyWindow:
+        return self.window
+
+    @property
+    def is_approximate(self) -> bool:
+        """Whether some of its values are estimates."""
+        return any(isinstance(call.parameter, tuple) for call in self.aggregates)
 
 
 @dataclass(frozen=True, slots=True)
-class Scalar:
+class ScalarSubquery:
     """A subquery that is one value: aggregates without keys over the same table and at the same NOW as the question around it.
 
     The value is that of the plan's only output, NULL where it has no row. `inherits`: its window is the question's, also when that
@@ -184,7 +471,7 @@ class Scalar:
 
 
 @dataclass(frozen=True, slots=True)
-class JoinAggregatePlan:
+class JoinAggregatePlan(_Kernel):
     """Aggregates over the results of a window join. All its inputs have the same window; the join runs in its step.
 
     Emits what an `AggregatePlan` emits. Keys and arguments of `top` name columns as the join's outputs do (alias.column); its
@@ -192,6 +479,7 @@ class JoinAggregatePlan:
     is inside the window if all of them are. A result that comes late is part of the answer from the cycle on that finds it.
     """
 
+    operator: ClassVar[str] = "join_aggregate"
     join: JoinPlan
     top: AggregatePlan
 
@@ -199,21 +487,29 @@ class JoinAggregatePlan:
     def outputs(self) -> tuple[Output, ...]:
         return self.top.outputs
 
+    @property
+    def kernel(self) -> JoinPlan:
+        return self.join
 
-@dataclass(frozen=True, slots=True)
-class Relation:
-    """One reference to a source inside a SparkPlan; `{name}` stands for it in the text.
+    @property
+    def columns(self) -> tuple[tuple[str, Type], ...]:
+        return _columns(self.outputs)
 
-    kind: stream (readings with their static values), static (one row per live sensor), ordinary, system
-    (penstock.*), state (the answer of a LATCH query, as it is), query (the answer rows of another standing query), core (the rows of the plan's own join). `window`
-    bounds a stream's readings unless it is a rows window, which the text itself expresses.
-    """
+    @property
+    def window_join(self) -> JoinPlan:
+        return self.join
 
-    name: str
-    kind: Literal["stream", "static", "ordinary", "system", "state", "query", "core"]
-    table: str
-    window: Window | None = None
-    static_predicate: Expr | None = None
+    @property
+    def over_results(self) -> AggregatePlan:
+        return self.top
+
+    @property
+    def scalars(self) -> tuple[ScalarSubquery, ...]:
+        return self.top.scalars
+
+    @property
+    def functions(self) -> tuple[str, ...]:
+        return self.join.functions
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,16 +535,14 @@ class OnDemand:
 
 
 @dataclass(frozen=True, slots=True)
-class SparkPlan:
+class SparkPlan(_Plain):
     """Spark SQL text over relations. Re-evaluated as a whole; `reason` says why no kernel covers it.
 
-    `functions` are the user's functions it calls, `inlined` the queries that it contains the text of. `core` is the window
-    join below it, if it has one that runs in the cycle: then only what stands on top is evaluated again. `on_demand` is
-    what a question that is asked once comes to where a tree over another query's answer can say it without Spark. `top` is
-    the same for a standing query: aggregates over the results of the window join that its one relation reads, in that join's names.
-    `resampled` is what a question with RESAMPLE comes to where its answer is found in the log, asked once or standing.
+    `inlined` are the queries that it contains the text of. `core` is the window join below it, if it has one that runs in the
+    cycle: then only what stands on top is evaluated again.
     """
 
+    operator: ClassVar[str] = "sparksql"
     sql: str
     relations: tuple[Relation, ...]
     outputs: tuple[tuple[str, Type], ...]
@@ -257,10 +551,50 @@ class SparkPlan:
     functions: tuple[str, ...] = ()
     inlined: tuple[str, ...] = ()
     core: JoinPlan | None = None
-    on_demand: OnDemand | None = None
-    top: AggregatePlan | None = None
-    resampled: ResamplePlan | None = None
+
+    @property
+    def kernel(self) -> JoinPlan | None:
+        return self.core
+
+    @property
+    def window_join(self) -> JoinPlan | None:
+        return self.core
+
+    @property
+    def queries_read(self) -> tuple[str, ...]:
+        return self.inlined
+
+    @property
+    def spark(self) -> SparkPlan:
+        return self
+
+    @property
+    def columns(self) -> tuple[tuple[str, Type], ...]:
+        return self.outputs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreePlan(SparkPlan):
+    """Aggregates, asked once, over another query's answer: a tree over that answer gives them without Spark where it can."""
+
+    operator: ClassVar[str] = "tree"
+    on_demand: OnDemand
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryAggregatePlan(SparkPlan):
+    """Aggregates over the results of the window join that its one relation reads; `top` is in that join's names."""
+
+    operator: ClassVar[str] = "query_aggregate"
+    top: AggregatePlan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResamplePlan(SparkPlan):
+    """RESAMPLE where the answer is found in the log, asked once or standing."""
+
+    operator: ClassVar[str] = "resample"
+    resample: Resampling
 
 
 KernelPlan = SelectPlan | JoinPlan | AggregatePlan
-Plan = KernelPlan | JoinAggregatePlan | SparkPlan

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from penstock.expr import expression as expressions
@@ -20,8 +22,10 @@ from penstock.sql.plan.nodes import (
     JoinTable,
     Lasting,
     Plan,
+    QueryAggregatePlan,
     Relation,
-    Scalar,
+    ResamplePlan,
+    ScalarSubquery,
     SelectPlan,
     SparkPlan,
 )
@@ -87,6 +91,7 @@ def plan_to_json(plan: Plan) -> dict[str, Any]:
         return _aggregate_json(plan)
     if isinstance(plan, JoinAggregatePlan):
         return {"kind": "join_aggregate", "join": plan_to_json(plan.join), "top": _aggregate_json(plan.top)}
+    assert isinstance(plan, SparkPlan)
     return {
         "kind": "spark",
         "text": plan.sql,
@@ -107,8 +112,8 @@ def plan_to_json(plan: Plan) -> dict[str, Any]:
         "functions": list(plan.functions),
         "inlined": list(plan.inlined),
         "core": None if plan.core is None else plan_to_json(plan.core),
-        **({} if plan.top is None else {"top": _aggregate_json(plan.top)}),
-        **({} if plan.resampled is None else {"resampled": resample_json(plan.resampled)}),
+        **({"top": _aggregate_json(plan.top)} if isinstance(plan, QueryAggregatePlan) else {}),
+        **({"resampled": resample_json(plan.resample)} if isinstance(plan, ResamplePlan) else {}),
     }
 
 
@@ -138,7 +143,12 @@ def plan_from_json(data: dict[str, Any]) -> Plan:
         join = _core_of(data["join"])
         assert join is not None
         return JoinAggregatePlan(join, _aggregate_of(data["top"]))
-    return SparkPlan(
+    make: Callable[..., SparkPlan] = SparkPlan
+    if "top" in data:
+        make = partial(QueryAggregatePlan, top=_aggregate_of(data["top"]))
+    elif "resampled" in data:
+        make = partial(ResamplePlan, resample=resample_of(data["resampled"]))
+    return make(
         sql=_text_of(data),
         relations=tuple(
             Relation(
@@ -156,8 +166,6 @@ def plan_from_json(data: dict[str, Any]) -> Plan:
         functions=tuple(data.get("functions", ())),
         inlined=tuple(data.get("inlined", ())),
         core=_core_of(data.get("core")),
-        top=_aggregate_of(data["top"]) if "top" in data else None,
-        resampled=resample_of(data["resampled"]) if "resampled" in data else None,
     )
 
 
@@ -234,7 +242,7 @@ def _aggregate_of(data: dict[str, Any]) -> AggregatePlan:
         reads=data.get("reads"),
         sorted=sorted_of(data["sorted"]) if "sorted" in data else None,
         picking=_picking_of(data["picking"]) if "picking" in data else None,
-        scalars=tuple(Scalar(_aggregate_of(inner), inherits) for inner, inherits in data.get("scalars", ())),
+        scalars=tuple(ScalarSubquery(_aggregate_of(inner), inherits) for inner, inherits in data.get("scalars", ())),
     )
 
 

@@ -28,7 +28,7 @@ class ResampleCall:
 
 
 @dataclass(frozen=True, slots=True)
-class ResamplePlan:
+class Resampling:
     """A value of one stream at each reading of another that satisfies its predicate inside its window.
 
     Emits one row per such reading. A late reading of either stream, and for LINEAR and MEAN the next one, changes rows that were
@@ -58,7 +58,7 @@ class ResamplePlan:
         return max((call.us for call in self.calls if call.method != "previous"), default=0)
 
 
-def resample_json(plan: ResamplePlan) -> dict[str, Any]:
+def resample_json(plan: Resampling) -> dict[str, Any]:
     return {
         "times": plan.times,
         "values": plan.values,
@@ -72,8 +72,8 @@ def resample_json(plan: ResamplePlan) -> dict[str, Any]:
     }
 
 
-def resample_of(data: dict[str, Any]) -> ResamplePlan:
-    return ResamplePlan(
+def resample_of(data: dict[str, Any]) -> Resampling:
+    return Resampling(
         times=data["times"],
         values=data["values"],
         calls=tuple(

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-from itertools import chain
+from collections.abc import Callable
+from functools import partial
 
 from sqlglot import exp
 
 from penstock.errors import error
-from penstock.expr.expression import Expr, UserCall, is_static, walk
+from penstock.expr.expression import Expr, is_static
 from penstock.expr.windows import EVERYTHING
 from penstock.sql.binding.context import BindingInput, BoundQuery, Collected, SystemTables
 from penstock.sql.binding.query import QueryBinder
 from penstock.sql.binding.within import check_within
 from penstock.sql.kernel_expressions import NotCovered, lower
 from penstock.sql.nodes import Hold
-from penstock.sql.plan import AggregatePlan, JoinAggregatePlan, JoinPlan, Lasting, Output, Plan, SelectPlan, SparkPlan
+from penstock.sql.plan import (
+    Lasting,
+    Output,
+    Plan,
+    QueryAggregatePlan,
+    ResamplePlan,
+    SelectPlan,
+    SparkPlan,
+    TreePlan,
+)
 from penstock.sql.planning.aggregate.correlated import correlated_plan, is_correlated
 from penstock.sql.planning.aggregate.join_results import aggregates_over_join, aggregates_over_read_join
 from penstock.sql.planning.aggregate.latch import check_latch, refuse_uncovered
@@ -127,7 +137,14 @@ def plan_query(
     take_own_windows(bound, reason if standing and shared and joins else None)
     demand = on_demand(bound, state) if not standing else None
     relations = place_relations(bound.collected)
-    return SparkPlan(
+    make: Callable[..., SparkPlan] = SparkPlan
+    if demand is not None:
+        make = partial(TreePlan, on_demand=demand)
+    elif top is not None:
+        make = partial(QueryAggregatePlan, top=top)
+    elif resampled is not None:
+        make = partial(ResamplePlan, resample=after_scans(resampled, relations))
+    return make(
         sql=spark_sql(bound.query),
         relations=relations,
         outputs=tuple((field.name, field.type) for field in bound.fields),
@@ -137,9 +154,6 @@ def plan_query(
             sorted(bound.collected.queries - {r.table for r in relations if r.kind in _OF_QUERIES}),
         ),
         core=core,
-        on_demand=demand,
-        top=top,
-        resampled=after_scans(resampled, relations) if resampled is not None else None,
     )
 
 
@@ -165,7 +179,7 @@ def _select_plan(bound: BoundQuery) -> SelectPlan:
         stream_predicate=stream if lasting is None else lower(held[0].this),
         lasting=lasting,
     )
-    if lasting is not None and functions_of(plan):
+    if lasting is not None and plan.functions:
         raise NotCovered("a user's function beside FOR runs as Spark SQL")
     return plan
 
@@ -185,41 +199,13 @@ def _refuse_hint(bound: BoundQuery, reason: str) -> None:
             raise point(failure, context.text, span_of(context.algorithm))
 
 
-def functions_of(plan: Plan) -> tuple[str, ...]:
-    """The user's functions a plan calls."""
-    if isinstance(plan, SparkPlan):
-        return plan.functions
-    if isinstance(plan, JoinAggregatePlan):
-        return functions_of(plan.join)
-    expressions: list[Expr | None] = [o.expr for o in plan.outputs]
-    if isinstance(plan, JoinPlan):
-        expressions += plan.conditions
-        expressions += [e for i in plan.inputs for e in (i.static_predicate, i.stream_predicate, *i.keys)]
-        expressions += [e for t in plan.tables for e in (t.predicate, *chain(*t.keys), *t.conditions)]
-    elif isinstance(plan, SelectPlan):
-        beside = plan.lasting.beside if plan.lasting is not None else None
-        expressions += [plan.static_predicate, plan.stream_predicate, beside]
-    else:
-        return ()
-    calls = {node.function for e in expressions if e is not None for node in walk(e) if isinstance(node, UserCall)}
-    return tuple(sorted(calls))
-
-
 def reads_of(plan: Plan, state: SqlCatalog) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
     """The tables, queries and functions a plan depends on, by name."""
-    if isinstance(plan, SelectPlan | AggregatePlan):
-        reads = plan.reads if isinstance(plan, AggregatePlan) else None
-        return (state.tables_by_id[plan.table_id].name,), () if reads is None else (reads,), functions_of(plan)
-    if isinstance(plan, JoinAggregatePlan):
-        return reads_of(plan.join, state)
-    if isinstance(plan, JoinPlan):
-        joined = {each.table_id for each in plan.inputs} | {each.table_id for each in plan.tables}
-        return tuple(sorted(state.tables_by_id[i].name for i in joined)), (), functions_of(plan)
     tables = {r.table for r in plan.relations if r.kind in ("stream", "static", "ordinary")}
-    if plan.core is not None:
-        tables.update(reads_of(plan.core, state)[0])
-    queries = {r.table for r in plan.relations if r.kind in _OF_QUERIES} | set(plan.inlined)
-    return tuple(sorted(tables)), tuple(sorted(queries)), functions_of(plan)
+    if plan.kernel is not None:
+        tables.update(state.tables_by_id[table_id].name for table_id in plan.kernel.tables_read)
+    queries = {r.table for r in plan.relations if r.kind in _OF_QUERIES}.union(plan.queries_read)
+    return tuple(sorted(tables)), tuple(sorted(queries)), plan.functions
 
 
 def invocation_of(select: Select, state: SqlCatalog) -> str | None:

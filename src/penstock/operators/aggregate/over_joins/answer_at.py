@@ -12,7 +12,7 @@ from penstock.expr.windows import FOREVER, TimeWindow
 from penstock.operators.aggregate.over_joins.answer import JoinAggregateAt
 from penstock.operators.base.table_answer import TableAnswer
 from penstock.operators.join.answer import JoinAt
-from penstock.sql.plan import AggregatePlan, Output, SparkPlan
+from penstock.sql.plan import AggregatePlan, Output, QueryAggregatePlan
 from penstock.views.answer_store import AnswerStore
 from penstock.views.query_state import NEVER
 
@@ -28,11 +28,11 @@ def hold_over_own(
 
 
 def hold_over_read(
-    told: JoinAt, definition: QueryDefinition, plan: SparkPlan, cycle: int, now_us: int | None, locked: Locked
+    told: JoinAt, definition: QueryDefinition, plan: QueryAggregatePlan, cycle: int, now_us: int | None, locked: Locked
 ) -> JoinAggregateAt:
     """`told`: the results of the other query, as readers see them at the cycle; NOW is that of its streams."""
     (relation,), top = plan.relations, plan.top
-    assert top is not None and isinstance(relation.window, TimeWindow)
+    assert isinstance(relation.window, TimeWindow)
     span = None
     if now_us is not None or not relation.window.slides:
         start = definition.start_us if definition.start_us is not None else NEVER

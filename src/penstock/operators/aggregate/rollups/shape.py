@@ -7,6 +7,7 @@ from functools import lru_cache
 
 from penstock.catalog.model import TIME_COLUMN
 from penstock.catalog.rollup_records import RollupDefinition
+from penstock.errors import expect
 from penstock.expr.expression import Column
 from penstock.operators.aggregate.partials.base import Partial
 from penstock.operators.aggregate.shape import Family, Measure, family_of, measures_of
@@ -31,6 +32,5 @@ class Shape:
 
 @lru_cache(256)
 def shape_of(rollup: RollupDefinition) -> Shape:
-    plan = plan_from_json(rollup.plan)
-    assert isinstance(plan, AggregatePlan)
+    plan = expect(AggregatePlan, plan_from_json(rollup.plan))
     return Shape(family_of(plan), tuple(dict.fromkeys((TIMES, ROWS, *measures_of(plan)))))

@@ -15,10 +15,11 @@ from penstock.expr.expression import Column, Expr, calls_user, substituted
 from penstock.expr.windows import FOREVER, RowsWindow
 from penstock.operators.aggregate.trees.totals import Kind
 from penstock.operators.aggregate.trees.tree import AggregateTree
-from penstock.operators.base.answer import Ids, SelectAt
+from penstock.operators.base.answer import Ids
 from penstock.operators.join.answer import JoinAt
 from penstock.operators.join.result_list import ChosenResults
 from penstock.operators.join.steps.results import EARLIEST, LATEST
+from penstock.operators.select.answer import SelectAt
 from penstock.operators.select.match_positions import MatchPositions
 from penstock.sql.plan import Output
 from penstock.types import TIMESTAMP

@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.catalog.model import QueryDefinition
+from penstock.errors import expect
 from penstock.expr.evaluate import evaluate
 from penstock.expr.expression import Expr
 from penstock.expr.windows import EVERYTHING, JoinWindows, TimeWindow
@@ -21,12 +22,13 @@ from penstock.operators.aggregate.trees.answer_columns import JoinRows, NotAnswe
 from penstock.operators.aggregate.trees.answer_trees import ROW_BYTES, AnswerTree, AnswerTrees
 from penstock.operators.aggregate.trees.totals import Totals
 from penstock.operators.base.log_access import LogAccess
-from penstock.operators.select.answer_at import hold_join, hold_select
+from penstock.operators.join.answer_at import hold_join
+from penstock.operators.select.answer_at import hold_select
 from penstock.operators.sparksql.evaluation_rows import Evaluation
 from penstock.operators.sparksql.moments import moment_of
 from penstock.pipeline.spark_sql import Moment
 from penstock.settings import Settings
-from penstock.sql.plan import Aggregate, AggregatePlan, OnDemand, SelectPlan, SparkPlan
+from penstock.sql.plan import Aggregate, OnDemand, SparkPlan, TreePlan
 from penstock.sql.planning.aggregate.on_demand import EVERY_ROW
 from penstock.views.answer_store import AnswerStore
 from penstock.views.query_at import QueryAt
@@ -46,9 +48,7 @@ class AggregatesOnDemand:
 
     def answer(self, plan: SparkPlan) -> Evaluation:
         """The answer at the last committed cycle. Raises NotAnswered where Spark has to give it."""
-        asked = plan.on_demand
-        if asked is None:
-            raise NotAnswered(plan.reason)
+        asked = expect(TreePlan, plan).on_demand
         began = time.monotonic()
         # A later request is answered at a later cycle: a tree only grows to the right.
         with self.trees.lock_of(asked.query):
@@ -87,23 +87,24 @@ class AggregatesOnDemand:
     def _rows(
         self, store: AnswerStore, definition: QueryDefinition, answer: QueryState, moment: Moment
     ) -> SelectRows | JoinRows:
-        mark, plan, log = self._standing.feed.last(), answer.plan, self._standing.folder.log
+        mark, log = self._standing.feed.last(), self._standing.folder.log
         assert mark is not None
         query = QueryAt(definition.id, definition.name, answer, mark)
-        if isinstance(plan, SelectPlan):
+        plan, join_plan = answer.plan.selection, answer.plan.window_join
+        if plan is not None:
             held = hold_select(store, query, plan, EVERYTHING, LogAccess(log, self._standing.listings), ready=None)
             # A reader sees the rows of a cycle ago.
             head = (moment.previous or moment.offset).data.get(plan.table_id, 0)
             return SelectRows(held, store.state.retention(plan.table_id), head, self._settings.history_max_rows)
         windows = mark.windows.get(query.id)
-        if isinstance(plan, AggregatePlan):
+        if join_plan is None:
             raise NotAnswered("an aggregation has no answer of single rows")
-        if plan.missing != "inner":
+        if join_plan.missing != "inner":
             raise NotAnswered("a row without a partner may get one later")
         if not answer.settled or answer.pending is not None or windows != answer.window:
             raise NotAnswered("the join is paused or reads its history")
         assert isinstance(windows, JoinWindows)
-        join = hold_join(store, query, plan, windows, log)
+        join = hold_join(store, query, join_plan, windows, log)
         if join is None or not windows.uniform:
             raise NotAnswered("the streams of the join have windows of their own")
         return JoinRows(join)

@@ -10,7 +10,7 @@ from penstock.catalog.state import CatalogState
 from penstock.cycle.listing import Listing
 from penstock.cycle.offset import Offset
 from penstock.operators.join.steps.key_ranges import RANGES, Share, share_of
-from penstock.sql.plan import JoinPlan, has_join, join_of, plan_from_json, tables_under
+from penstock.sql.plan import JoinPlan, has_join, plan_from_json
 from penstock.sql.planning.join.keys import is_looked_up
 from penstock.streams.log.segments import Slice
 
@@ -62,11 +62,11 @@ def join_plans(state: CatalogState) -> dict[int, JoinPlan]:
         if has_join(definition.stored_plan) and not definition.paused:
             before = _PLANS.get(query_id)
             if before is None or (before[0] is not definition and before[0] != definition):
-                plan = join_of(plan_from_json(definition.plan))
+                plan = plan_from_json(definition.plan).window_join
                 assert plan is not None
                 before = (definition, plan)
             _PLANS[query_id] = (definition, before[1])
-            if tables_under(before[1]) <= state.tables_by_id.keys():
+            if before[1].tables_read <= state.tables_by_id.keys():
                 found[query_id] = before[1]
     for gone in _PLANS.keys() - queries.keys():
         del _PLANS[gone]

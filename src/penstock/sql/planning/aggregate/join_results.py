@@ -53,8 +53,8 @@ def check_aggregates(bound: BoundQuery, query: exp.Select, ordered: bool) -> Non
 def aggregates_over_read_join(bound: BoundQuery, state: SqlCatalog) -> AggregatePlan | None:
     """Aggregates over the rows of another query that is a window join, in the names of that join; None where none is read."""
     sources = bound.collected.contexts[0].sources
-    reads = [plan_from_json(state.queries[s.name].plan) for s in sources if s.kind == "query"]
-    if len(sources) != 1 or not reads or not isinstance(reads[0], JoinPlan):
+    reads = [plan_from_json(state.queries[s.name].plan).pure_join for s in sources if s.kind == "query"]
+    if len(sources) != 1 or not reads or reads[0] is None:
         return None
     query, _ = one_stream(bound, queries=True)
     read = reads[0]

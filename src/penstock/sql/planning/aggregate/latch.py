@@ -10,7 +10,7 @@ from penstock.errors import error
 from penstock.expr.expression import Call, Column, Literal
 from penstock.expr.windows import FOREVER, TimeWindow
 from penstock.sql.binding.context import BoundQuery, SelectContext
-from penstock.sql.plan import AggregatePlan, Plan
+from penstock.sql.plan import Plan
 from penstock.sql.planning.relations import all_of
 from penstock.sql.positions import point, span_of
 from penstock.types import BOOLEAN, TIMESTAMP
@@ -47,13 +47,14 @@ def refuse_uncovered(bound: BoundQuery, reason: str) -> NoReturn:
 
 def registered(plan: Plan, name: str, start_us: int | None) -> Plan:
     """The plan with the name of its state, and with its beginning among the conditions: no row is inside and leaves."""
-    if not isinstance(plan, AggregatePlan) or plan.latch is None:
+    asked = plan.aggregation
+    if asked is None or asked.latch is None:
         return plan
-    assert isinstance(plan.window, TimeWindow)
-    begin = plan.window.begin.resolve(0, -FOREVER if start_us is None else start_us)
+    assert isinstance(asked.window, TimeWindow)
+    begin = asked.window.begin.resolve(0, -FOREVER if start_us is None else start_us)
     since = Call("ge", (Column(TIME_COLUMN, TIMESTAMP), Literal(begin, TIMESTAMP)), BOOLEAN)
-    conditions = [c for c in (plan.stream_predicate, since if begin > -FOREVER else None) if c is not None]
-    return replace(plan, latch=name, stream_predicate=all_of(conditions))
+    conditions = [c for c in (asked.stream_predicate, since if begin > -FOREVER else None) if c is not None]
+    return replace(asked, latch=name, stream_predicate=all_of(conditions))
 
 
 def _refuse(context: SelectContext, feature: str, hint: str) -> NoReturn:

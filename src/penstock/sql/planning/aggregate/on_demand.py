@@ -13,7 +13,7 @@ from penstock.expr.windows import EVERYTHING, TimeWindow
 from penstock.sql.binding.calls import is_aggregate
 from penstock.sql.binding.context import BoundQuery, SelectContext
 from penstock.sql.kernel_expressions import NotCovered, lower
-from penstock.sql.plan import Aggregate, JoinPlan, OnDemand, Output, plan_from_json
+from penstock.sql.plan import Aggregate, OnDemand, Output, plan_from_json
 from penstock.sql.scope import SqlCatalog
 from penstock.sql.values import DURATION, external, type_of, typed
 from penstock.types import BIGINT
@@ -54,7 +54,7 @@ def _window(context: SelectContext, state: SqlCatalog) -> TimeWindow | None:
     if source.kind == "query" and isinstance(source.window, TimeWindow):
         return source.window
     definition = state.queries.get(source.name) if source.kind == "derived" and source.name else None
-    if definition is None or not isinstance(plan_from_json(definition.plan), JoinPlan):
+    if definition is None or plan_from_json(definition.plan).pure_join is None:
         raise NotCovered("only select-project queries and window joins have an answer in time order")
     window = context.windows.of(source.alias)
     return window if isinstance(window, TimeWindow) and window != EVERYTHING else None

@@ -19,8 +19,8 @@ def read_selection(source: BoundSource, state: SqlCatalog) -> SelectPlan | None:
     """The selection that a source reads; None for a table."""
     if source.kind != "query":
         return None
-    read = plan_from_json(state.queries[source.name].plan)
-    if not isinstance(read, SelectPlan):
+    read = plan_from_json(state.queries[source.name].plan).selection
+    if read is None:
         raise NotCovered("aggregates over the results of a window join run as Spark SQL")
     return read
 

@@ -11,10 +11,11 @@ from dataclasses import replace
 
 from sqlglot import exp
 
+from penstock.errors import expect
 from penstock.sql.binding.context import BoundQuery, Collected, SelectContext
 from penstock.sql.kernel_expressions import NotCovered
 from penstock.sql.nodes import OwnWindow
-from penstock.sql.plan import AggregatePlan, JoinAggregatePlan, JoinPlan, Scalar, is_approximate, stream_uses
+from penstock.sql.plan import AggregatePlan, JoinAggregatePlan, JoinPlan, ScalarSubquery, stream_uses
 from penstock.sql.planning.aggregate.correlated import is_correlated
 from penstock.sql.planning.aggregate.join_results import aggregates_over_join, check_aggregates
 from penstock.sql.planning.aggregate.planner import SCALAR, aggregate_plan, is_aggregation
@@ -37,11 +38,11 @@ def plan_beside_scalars(bound: BoundQuery) -> AggregatePlan | JoinAggregatePlan:
         raise NotCovered("an aggregate with a window of its own beside a subquery runs as Spark SQL")
     if any(context.windows.by_alias for context in bound.collected.contexts):
         raise NotCovered("a window FOR one stream beside a subquery runs as Spark SQL")
-    scalars: list[Scalar] = []
+    scalars: list[ScalarSubquery] = []
     nodes = [_node(context) for context in found]
     try:
         for context, node in zip(found, nodes, strict=True):
-            scalar = Scalar(_inner(context), not context.windows.explicit)
+            scalar = ScalarSubquery(_inner(context), not context.windows.explicit)
             if scalar not in scalars:
                 scalars.append(scalar)
             node.meta[SCALAR] = scalars.index(scalar)
@@ -78,13 +79,13 @@ def _inner(context: SelectContext) -> AggregatePlan:
     (output,) = plan.outputs
     if output.expr.type != output.type or output.type.kind in ("ARRAY", "STRUCT"):
         raise NotCovered(f"a subquery that is a value of {output.type} runs as Spark SQL")
-    if is_approximate(plan):
+    if plan.is_approximate:
         raise NotCovered("an approximation in a subquery runs as Spark SQL")
     return plan
 
 
 def _around(
-    bound: BoundQuery, found: list[SelectContext], scalars: tuple[Scalar, ...]
+    bound: BoundQuery, found: list[SelectContext], scalars: tuple[ScalarSubquery, ...]
 ) -> AggregatePlan | JoinAggregatePlan:
     """The plan of everything else, with the subqueries beside it."""
     collected = replace(bound.collected, contexts=[c for c in bound.collected.contexts if c not in found])
@@ -97,16 +98,14 @@ def _around(
     def check(plan: AggregatePlan | JoinPlan) -> None:
         _check_streams(plan, scalars, one_now)
 
-    joined: JoinPlan | JoinAggregatePlan
     if top.graph is not None:
         joined = _over_window_join(around, check)
     elif is_stream_with_tables(around):
-        joined = stream_with_tables_plan(around, check)
+        joined = expect(JoinAggregatePlan, stream_with_tables_plan(around, check))
     else:
         plan = aggregate_plan(around)
         check(plan)
         return replace(plan, scalars=scalars)
-    assert isinstance(joined, JoinAggregatePlan)
     return replace(joined, top=replace(joined.top, scalars=scalars))
 
 
@@ -127,7 +126,7 @@ def _over_window_join(around: BoundQuery, check_streams: Callable[[JoinPlan], No
     return aggregates_over_join(around, extract_join(around, whole=True, check=check))
 
 
-def _check_streams(plan: AggregatePlan | JoinPlan, scalars: tuple[Scalar, ...], one_now: bool) -> None:
+def _check_streams(plan: AggregatePlan | JoinPlan, scalars: tuple[ScalarSubquery, ...], one_now: bool) -> None:
     """NOW is the smallest over all streams of a question. A subquery must not move it: an answer does not look at its sensors.
 
     `one_now`: time passes for all sensors alike.

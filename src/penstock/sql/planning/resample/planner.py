@@ -1,4 +1,4 @@
-"""Bound SELECT with RESAMPLE -> ResamplePlan, or NotCovered with the reason why it stays Spark SQL."""
+"""Bound SELECT with RESAMPLE -> Resampling, or NotCovered with the reason why it stays Spark SQL."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.operators.resample.nearest import Method
 from penstock.sql.binding.context import BoundQuery
 from penstock.sql.kernel_expressions import NotCovered, lower
 from penstock.sql.nodes import Resample
-from penstock.sql.plan import Output, Relation, ResampleCall, ResamplePlan, resample_name
+from penstock.sql.plan import Output, Relation, ResampleCall, Resampling, resample_name
 from penstock.sql.planning.join.keys import EqualitySide, usable
 from penstock.sql.planning.join.names import sources_in
 from penstock.sql.planning.relations import all_of
@@ -26,7 +26,7 @@ from penstock.sql.values import external, type_of, typed
 from penstock.types import DOUBLE
 
 
-def resample_plan(bound: BoundQuery, state: SqlCatalog) -> ResamplePlan:
+def resample_plan(bound: BoundQuery, state: SqlCatalog) -> Resampling:
     """The question as values found in the log of one stream, at the readings of another. Before it is written out for Spark.
 
     What is no question at all is not refused here but there.
@@ -47,7 +47,7 @@ def resample_plan(bound: BoundQuery, state: SqlCatalog) -> ResamplePlan:
     )
     having = all_of([taken.lower(condition) for condition in asked.having])
     alone, keys = _counted(asked)
-    plan = ResamplePlan(
+    plan = Resampling(
         times=contexts[0].sources.index(asked.times),
         values=contexts[0].sources.index(asked.values),
         calls=tuple(taken.calls),
@@ -64,7 +64,7 @@ def resample_plan(bound: BoundQuery, state: SqlCatalog) -> ResamplePlan:
     return plan
 
 
-def after_scans(plan: ResamplePlan, relations: Sequence[Relation]) -> ResamplePlan:
+def after_scans(plan: Resampling, relations: Sequence[Relation]) -> Resampling:
     """The same without the conditions that the initial scans of its streams decide."""
     return replace(
         plan,
@@ -138,6 +138,6 @@ class _Calls:
         return typed(exp.Column(this=exp.Identifier(this=name, quoted=True)), call.type)
 
 
-def _expressions(plan: ResamplePlan) -> list[Expr]:
+def _expressions(plan: Resampling) -> list[Expr]:
     found = [o.expr for o in plan.outputs] + [c.value for c in plan.calls] + [e for pair in plan.keys for e in pair]
     return found + [e for e in (plan.times_predicate, plan.values_predicate, plan.having) if e is not None]

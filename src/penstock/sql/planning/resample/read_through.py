@@ -7,13 +7,13 @@ from dataclasses import replace
 from penstock.catalog.model import TIME_COLUMN
 from penstock.expr.expression import Column, Expr, substituted
 from penstock.sql.kernel_expressions import NotCovered
-from penstock.sql.plan import ResamplePlan, SelectPlan, plan_from_json, resample_name
+from penstock.sql.plan import Resampling, SelectPlan, plan_from_json, resample_name
 from penstock.sql.planning.relations import all_of
 from penstock.sql.scope import BoundSource, SqlCatalog
 from penstock.types import TIMESTAMP
 
 
-def read_selections(plan: ResamplePlan, times: BoundSource, values: BoundSource, state: SqlCatalog) -> ResamplePlan:
+def read_selections(plan: Resampling, times: BoundSource, values: BoundSource, state: SqlCatalog) -> Resampling:
     """The plan in the columns of the tables, with the conditions of the queries that it reads beside its own."""
     read = _selection(times, state)
     if read is not None:
@@ -43,8 +43,8 @@ def _selection(source: BoundSource, state: SqlCatalog) -> SelectPlan | None:
     """The selection that a source reads; None for a table."""
     if source.kind != "query":
         return None
-    read = plan_from_json(state.queries[source.name].plan)
-    if not isinstance(read, SelectPlan):
+    read = plan_from_json(state.queries[source.name].plan).selection
+    if read is None:
         raise NotCovered("RESAMPLE of the results of a window join, or at their times, runs as Spark SQL")
     if any(output.expr.type != output.type for output in read.outputs):
         raise NotCovered("RESAMPLE of a column that another query converts runs as Spark SQL")

@@ -1,0 +1,1 @@
+"""Aggregates over the results of a window join that another query is."""

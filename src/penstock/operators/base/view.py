@@ -1,0 +1,126 @@
+"""The interface by which readers get the answers of standing queries, whatever operator gives them."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from penstock.catalog.model import QueryDefinition
+from penstock.errors import PenstockError, error
+from penstock.expr.windows import AnyWindow
+from penstock.operators.base.answer import AnswerAt
+from penstock.sql.plan import Plan
+from penstock.views.answer_store import AnswerStore
+from penstock.views.feed import Mark
+from penstock.views.kept_answers import KeptAnswers
+from penstock.views.query_state import QueryState
+
+_MENDING = {
+    "table_not_found": "drop the query, create it anew",
+    "over_budget": "give it a shorter window or fewer groups, use APPROX_DISTINCT, APPROX_PERCENTILE or WITHIN n PERCENT,"
+    " or raise slices_memory_mb or exact_values_max; then pause and resume it",
+    "function_failed": "drop the query, mend the function, create it anew",
+    "corrupt_segment": "put the file back from a backup, then pause and resume the query: it reads its history again",
+}
+
+
+class View(Protocol):
+    """The standing queries of one operator. Every method that is given the store or its owner is called under the lock."""
+
+    first_wait_s: float  # how long a first request waits for an answer
+
+    def at(self, views: KeptAnswers, query: QueryDefinition, mark: Mark, asked: bool) -> AnswerAt:
+        """The answer at a kept cycle. `asked`: it counts as an invocation."""
+        ...
+
+    def first_answer(self, views: KeptAnswers, query_id: int, after: int) -> int | None:
+        """The first cycle after one that has an answer: those in which the query rested have none."""
+        ...
+
+    def is_resting(self, store: AnswerStore, query: QueryDefinition) -> bool:
+        """Whether a query answers nothing for now, and will again."""
+        ...
+
+    def is_ready(self, store: AnswerStore, query: QueryDefinition) -> bool:
+        """Whether a query that runs has an answer."""
+        ...
+
+    def not_ready(self, store: AnswerStore, query: QueryDefinition) -> PenstockError:
+        """The error where it has none yet."""
+        ...
+
+    def failure(self, store: AnswerStore, query: QueryDefinition) -> PenstockError | None:
+        """The error of a FAILED query."""
+        ...
+
+    def memory(self, store: AnswerStore, query_id: int) -> int:
+        """Bytes of its answer, with its share of what several queries share."""
+        ...
+
+    def rows_kept(self, store: AnswerStore, query_id: int) -> int:
+        """How many of its matches are kept somewhere."""
+        ...
+
+    def runs(self, plan: Plan) -> str:
+        """Where its answer is made, in two or three words."""
+        ...
+
+    def window(self, plan: Plan) -> str | None:
+        """The window that users see."""
+        ...
+
+    def only_strategy(self, plan: Plan, window: AnyWindow | None, asked: str | None) -> str | None:
+        """The reason why an answer is kept in one way only, whatever strategy is requested; None where there is a choice."""
+        ...
+
+
+class KernelView:
+    """What views have in common whose queries kernels run: a `QueryState` per query, folded from the records."""
+
+    first_wait_s = 10.0
+
+    def first_answer(self, views: KeptAnswers, query_id: int, after: int) -> int | None:
+        return views.windows.first_answer(query_id, max(after, views.feed.oldest() - 1))
+
+    def is_resting(self, store: AnswerStore, query: QueryDefinition) -> bool:
+        answer = store.answers.get(query.id)
+        return answer is not None and answer.error is None and not answer.answers
+
+    def is_ready(self, store: AnswerStore, query: QueryDefinition) -> bool:
+        answer = store.answers.get(query.id)
+        return answer is None or answer.ready
+
+    def not_ready(self, store: AnswerStore, query: QueryDefinition) -> PenstockError:
+        return filling(query.name, store.answers.get(query.id))
+
+    def failure(self, store: AnswerStore, query: QueryDefinition) -> PenstockError | None:
+        return failure_of(query.name, store.answers.get(query.id))
+
+    def window(self, plan: Plan) -> str | None:
+        return str(plan.kernel.windows) if plan.kernel is not None else None
+
+
+def failure_of(name: str, answer: QueryState | None) -> PenstockError | None:
+    """The error that a query failed with in a cycle."""
+    if answer is None or answer.error is None:
+        return None
+    if answer.error_condition == "query_quarantined":
+        hint = f"mend what it reads or calls; ALTER QUERY {name} RESUME has it read its history again"
+        return error("query_quarantined", query=name, reason=answer.error, hint=hint)
+    return failed(answer.error_condition, answer.error)
+
+
+def failed(condition: str, message: str) -> PenstockError:
+    return PenstockError(condition, message, hint=_MENDING.get(condition))
+
+
+def filling(name: str, answer: QueryState | None) -> PenstockError:
+    """The error for a query that reads its history."""
+    if answer is None:
+        return error("query_not_found", query=name, hint="it was dropped")
+    detail = f'query "{name}" is FILLING its window: {answer.progress:.0%} of its history read'
+    return error("not_ready", detail=detail, hint="ask again in a moment")
+
+
+def cycle_gone(views: KeptAnswers, query_id: int, cycle: int) -> PenstockError:
+    """The error for a cycle at which a query has no answer, with the oldest kept one that has."""
+    return error("cycle_gone", cycle=cycle, oldest=f"{views.answers_from(query_id)}, for this query")

@@ -1,0 +1,60 @@
+"""Queries with RESAMPLE as readers see them: values are found in the log when asked."""
+
+from __future__ import annotations
+
+from penstock.catalog.model import QueryDefinition
+from penstock.errors import PenstockError, error, expect
+from penstock.expr.windows import AnyWindow
+from penstock.operators.base.answer import AnswerAt
+from penstock.operators.base.view import cycle_gone
+from penstock.operators.resample.answer_at import hold_resampled, request_at
+from penstock.sql.plan import Plan, ResamplePlan
+from penstock.views.answer_store import AnswerStore
+from penstock.views.feed import Mark
+from penstock.views.kept_answers import KeptAnswers
+
+
+class ResampleView:
+    """Values of one stream at the readings of another. Nothing is kept but the last samples."""
+
+    first_wait_s = 10.0
+
+    def at(self, views: KeptAnswers, query: QueryDefinition, mark: Mark, asked: bool) -> AnswerAt:
+        known = mark.resampled.get(query.id)
+        if known is None:
+            raise cycle_gone(views, query.id, mark.cycle)
+        request, most = request_at(query.id, mark, known), views.settings.result_max_rows
+        return hold_resampled(views.store, request, views.log_access(), most, views.samples)
+
+    def first_answer(self, views: KeptAnswers, query_id: int, after: int) -> int | None:
+        return views.feed.first_resampled(query_id, after)
+
+    def is_resting(self, store: AnswerStore, query: QueryDefinition) -> bool:
+        return query.paused
+
+    def is_ready(self, store: AnswerStore, query: QueryDefinition) -> bool:
+        return True
+
+    def not_ready(self, store: AnswerStore, query: QueryDefinition) -> PenstockError:
+        return error("not_ready", detail=f'query "{query.name}" has no answer yet', hint="ask again in a moment")
+
+    def failure(self, store: AnswerStore, query: QueryDefinition) -> PenstockError | None:
+        return None
+
+    def memory(self, store: AnswerStore, query_id: int) -> int:
+        return 0
+
+    def rows_kept(self, store: AnswerStore, query_id: int) -> int:
+        return 0
+
+    def runs(self, plan: Plan) -> str:
+        return "log, when asked"
+
+    def window(self, plan: Plan) -> str | None:
+        return str(plan.relations[expect(ResamplePlan, plan).resample.times].window)
+
+    def only_strategy(self, plan: Plan, window: AnyWindow | None, asked: str | None) -> str | None:
+        return "values are found in the log when asked"
+
+
+VIEW = ResampleView()

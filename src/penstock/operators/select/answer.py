@@ -1,0 +1,109 @@
+"""A selection's answer as of a committed cycle."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.catalog.model import Table
+from penstock.catalog.rows import StaticRows
+from penstock.errors import PenstockError, expect
+from penstock.expr.windows import FOREVER
+from penstock.operators.base.answer import AnswerAt, Ids, all_rows, check_rows
+from penstock.operators.base.log_reader import LogReader, TimedPositions
+from penstock.operators.select.current_rows import CurrentRows
+from penstock.operators.select.delivered_windows import DeliveredWindows
+from penstock.operators.select.match_positions import MatchPositions
+from penstock.operators.select.window_cut import WindowAt, WindowMatches, rows_entered, rows_inside
+from penstock.sql.plan import SelectPlan
+
+Read = TypeVar("Read")
+
+
+@dataclass(frozen=True, slots=True)
+class SelectAt:
+    """A select-project query's answer: ids are log positions."""
+
+    cycle: int
+    query_id: int
+    plan: SelectPlan
+    table: Table
+    static: StaticRows
+    matches: WindowMatches
+    values: list[pa.Table]
+    instant: WindowAt
+    reader: Callable[[], LogReader]
+    fresh: Callable[[], LogReader]  # a reader with a new list of the log's files
+    ready: CurrentRows | None = None  # where the answer is kept current
+
+    @property
+    def note(self) -> None:
+        return None
+
+    @property
+    def stands_for(self) -> int:
+        return self.cycle
+
+    @property
+    def now_us(self) -> int | None:
+        return self.instant.now_us
+
+    @property
+    def floors(self) -> tuple[int, ...]:
+        return ()
+
+    def inside(self) -> Ids:
+        if self.ready is not None:
+            ready = self.ready
+            return self._reading(lambda f: ready.inside(self.query_id, self.cycle, self.matches, self.instant, f))
+        return self._reading(lambda f: rows_inside(self.matches, self.instant, f, self.static).positions)
+
+    def entered(self, before: AnswerAt) -> Ids:
+        return self.entered_rows(expect(SelectAt, before)).positions
+
+    def entered_rows(self, before: SelectAt) -> TimedPositions:
+        was, now = before.instant, self.instant
+        return self._reading(lambda f: rows_entered(self.matches, was, now, f, self.static))
+
+    def begin(self, delivered: DeliveredWindows) -> None:
+        delivered.begin(self.instant)
+
+    def undelivered(self, before: AnswerAt, delivered: DeliveredWindows) -> Ids:
+        """A window that is made wider shows rows again that had left it."""
+        if self.plan.lasting is not None:
+            return self.entered(before)
+        was = expect(SelectAt, before)
+        return delivered.without_told(self.entered_rows(was), was.instant, self.instant).positions
+
+    def select(self, limit: int | None, most: int) -> pa.Table:
+        return self.rows(check_rows(self.inside(), limit, most))
+
+    def rows(self, ids: Ids) -> pa.Table:
+        return self._reading(lambda f: f.rows(self.plan, ids, self.values))
+
+    def since(self, first: int, end: int, low: int) -> TimedPositions:
+        """Matches in [first, end) from a time on, whatever the window."""
+        return self._reading(lambda f: self.matches.times(f, end, low, FOREVER, first))
+
+    def to_evaluate(self, first: int, end: int, low: int) -> int:
+        """How many rows that takes the predicate to be evaluated for."""
+        known = self.matches.matches
+        return known.to_evaluate(self.reader(), first, end, low) if isinstance(known, MatchPositions) else 0
+
+    def changed(self, before: AnswerAt, inside_before: Ids) -> tuple[Ids, Ids, pa.Table]:
+        inside = self.inside()
+        left = np.setdiff1d(inside_before, inside)
+        return inside, np.setdiff1d(inside, inside_before), all_rows(self, left)
+
+    def _reading(self, work: Callable[[LogReader], Read]) -> Read:
+        """Read the log by the last listing; where that is too old, by a new one."""
+        try:
+            return work(self.reader())
+        except PenstockError as failure:
+            if failure.condition != "corrupt_segment":
+                raise
+        return work(self.fresh())

@@ -1,0 +1,59 @@
+"""Selections as readers see them: the rows inside the window, from the matches that are kept."""
+
+from __future__ import annotations
+
+from penstock.catalog.model import QueryDefinition
+from penstock.errors import expect
+from penstock.expr.windows import FOREVER, AnyWindow, JoinWindows, TimeWindow
+from penstock.operators.base.answer import AnswerAt
+from penstock.operators.base.view import KernelView
+from penstock.operators.select.answer_at import hold_select
+from penstock.operators.select.evaluated_matches import size_of
+from penstock.sql.plan import Plan, SelectPlan
+from penstock.views.answer_store import AnswerStore
+from penstock.views.feed import Mark
+from penstock.views.kept_answers import KeptAnswers
+
+
+class SelectView(KernelView):
+    """Selections."""
+
+    def at(self, views: KeptAnswers, query: QueryDefinition, mark: Mark, asked: bool) -> AnswerAt:
+        found, window = views.query_at(query, mark)
+        assert not isinstance(window, JoinWindows)
+        ready = None
+        if mark is views.feed.last():
+            if asked:
+                views.storage_choice.note(query.id, mark.cycle)
+            ready = views.ready if views.storage_choice.of(query.id, found.state) == "complete" else None
+        plan = expect(SelectPlan, found.state.plan)
+        return hold_select(views.store, found, plan, window, views.log_access(), ready)
+
+    def memory(self, store: AnswerStore, query_id: int) -> int:
+        answer = store.answers[query_id]
+        own = size_of(answer.matches) + size_of(answer.base) + answer.evaluated.nbytes
+        own += answer.lasting.nbytes if answer.lasting is not None else 0
+        own += sum(int(table.nbytes) for table in answer.values)
+        match_store = store.match_stores.get(answer.plan.uses[0].table_id)
+        return own + (match_store.share(query_id) if match_store is not None else 0)
+
+    def rows_kept(self, store: AnswerStore, query_id: int) -> int:
+        answer = store.answers[query_id]
+        match_store = store.match_stores.get(answer.plan.uses[0].table_id)
+        listed = match_store.view().positions(query_id, 0, FOREVER) if match_store is not None else []
+        return sum(len(found) for found in answer.matches.values()) + sum(map(len, listed))
+
+    def runs(self, plan: Plan) -> str:
+        return "shared pass"
+
+    def only_strategy(self, plan: Plan, window: AnyWindow | None, asked: str | None) -> str | None:
+        if plan.kernel is not None and plan.kernel.calls_user_code:
+            return "it calls user functions, which only workers run"
+        if not isinstance(window, TimeWindow):
+            return "a window of rows is cut when asked"
+        if plan.kernel is not None and plan.kernel.lasting is not None and asked != "none":
+            return "what has to last is looked for when asked"  # late rows take others back, so no answer only grows
+        return None
+
+
+VIEW = SelectView()

@@ -1,0 +1,76 @@
+"""Queries that Spark SQL evaluates as readers see them: the newest evaluation that is in the records."""
+
+from __future__ import annotations
+
+from penstock.catalog.model import QueryDefinition
+from penstock.errors import PenstockError, error
+from penstock.expr.windows import AnyWindow
+from penstock.operators.base.answer import AnswerAt
+from penstock.operators.base.view import cycle_gone, failure_of, filling
+from penstock.operators.join.view import VIEW as JOIN
+from penstock.operators.sparksql.evaluations import EvaluationAt
+from penstock.sql.plan import Plan
+from penstock.views.answer_store import AnswerStore
+from penstock.views.feed import Mark
+from penstock.views.kept_answers import KeptAnswers
+
+
+class SparkSqlView:
+    """Whole evaluations, where there is one over the rows of a join that runs in the cycle."""
+
+    first_wait_s = 60.0
+
+    def at(self, views: KeptAnswers, query: QueryDefinition, mark: Mark, asked: bool) -> AnswerAt:
+        evaluations = views.store.evaluations
+        found = evaluations.by_query[query.id].at(mark.cycle)
+        if found is None:
+            raise cycle_gone(views, query.id, mark.cycle)
+        cycle, now_us = found.cycle, found.now_us
+        if found is evaluations.by_query[query.id].last and mark is views.feed.last():
+            cycle, now_us = evaluations.stands_for(query.id) or (cycle, now_us)
+        return EvaluationAt(mark.cycle, query.id, found, cycle, now_us)
+
+    def first_answer(self, views: KeptAnswers, query_id: int, after: int) -> int | None:
+        kept = views.store.evaluations.by_query[query_id].kept
+        return max(after + 1, views.feed.oldest(), kept[0][0]) if kept else None
+
+    def is_resting(self, store: AnswerStore, query: QueryDefinition) -> bool:
+        return query.paused or not self.is_ready(store, query)
+
+    def is_ready(self, store: AnswerStore, query: QueryDefinition) -> bool:
+        return store.evaluations.is_answered(query.id)
+
+    def not_ready(self, store: AnswerStore, query: QueryDefinition) -> PenstockError:
+        answer = store.answers.get(query.id)
+        if answer is not None and not answer.ready:
+            return filling(query.name, answer)
+        detail = f'query "{query.name}" has not been evaluated yet'
+        return error("not_ready", detail=detail, hint="ask again in a moment")
+
+    def failure(self, store: AnswerStore, query: QueryDefinition) -> PenstockError | None:
+        """That of a join below, or its own."""
+        below = (store.state.queries[name] for name in store.joins_read(query.id))
+        found = next((why for join in below if (why := failure_of(join.name, store.answers.get(join.id)))), None)
+        failure = store.evaluations.failure(query.id)
+        if found is None and failure is not None:
+            found = failure.to_error()
+        return found or failure_of(query.name, store.answers.get(query.id))
+
+    def memory(self, store: AnswerStore, query_id: int) -> int:
+        join = JOIN.memory(store, query_id) if query_id in store.answers else 0
+        return store.evaluations.memory_of(query_id) + join
+
+    def rows_kept(self, store: AnswerStore, query_id: int) -> int:
+        return JOIN.rows_kept(store, query_id) if query_id in store.answers else 0
+
+    def runs(self, plan: Plan) -> str:
+        return "window join, then Spark SQL" if plan.kernel is not None else "Spark SQL"
+
+    def window(self, plan: Plan) -> str | None:
+        return str(plan.kernel.windows) if plan.kernel is not None else None
+
+    def only_strategy(self, plan: Plan, window: AnyWindow | None, asked: str | None) -> str | None:
+        return "Spark SQL evaluates it as a whole and its last answer is kept"
+
+
+VIEW = SparkSqlView()
