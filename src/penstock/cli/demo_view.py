@@ -49,7 +49,7 @@ _WIDE = 114  # columns that the map and the panels need side by side
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class DemoScreen:
     """Draws moments. `command` is how this user calls penstock; `width` and `height` are the terminal's."""
 
     url: str

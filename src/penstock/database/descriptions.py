@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.catalog.model import QueryDefinition, Table
 from penstock.clock import format_timestamp
-from penstock.operators.registry import view_of
+from penstock.operators.base.view import view_of
 from penstock.sql.plan import Plan, evaluated_by_spark, plan_from_json
 from penstock.types import format_duration
 from penstock.views.query_state import QueryState

@@ -7,10 +7,7 @@ from __future__ import annotations
 
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from penstock.operators.base.view import View
+from types import ModuleType
 
 OPERATORS: dict[str, str] = {
     "select": "penstock.operators.select",
@@ -24,7 +21,6 @@ OPERATORS: dict[str, str] = {
 
 
 @cache
-def view_of(operator: str) -> View:
-    """What answers an operator's standing queries. Loaded on demand: workers answer nothing."""
-    view: View = import_module(f"{OPERATORS[operator]}.view").VIEW
-    return view
+def part_of(operator: str, part: str) -> ModuleType:
+    """A module of an operator's package. Loaded on demand: workers, for example, answer nothing."""
+    return import_module(f"{OPERATORS[operator]}.{part}")

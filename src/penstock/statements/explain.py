@@ -12,7 +12,7 @@ from penstock.catalog.state import CatalogState
 from penstock.errors import PenstockError
 from penstock.operators.aggregate.explain import result_slice_lines, scalar_slice_lines, slice_lines
 from penstock.operators.aggregate.rollups.notices import plan_lines
-from penstock.operators.select.storage_choice import unheeded
+from penstock.operators.base.view import unheeded
 from penstock.operators.sparksql.replan import with_text
 from penstock.sql import statements as st
 from penstock.sql.explain.notation import amount

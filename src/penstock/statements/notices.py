@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.catalog.state import CatalogState
-from penstock.operators.select.storage_choice import unheeded
+from penstock.operators.base.view import unheeded
 from penstock.sql.plan import Plan
 from penstock.statements.retention_notice import beyond_retention
 

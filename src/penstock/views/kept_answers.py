@@ -14,7 +14,7 @@ from penstock.operators.aggregate.rollups.files import RollupFiles
 from penstock.operators.base.answer import AnswerAt
 from penstock.operators.base.listings import Listings
 from penstock.operators.base.log_access import LogAccess
-from penstock.operators.registry import view_of
+from penstock.operators.base.view import view_of
 from penstock.operators.resample.sample_cache import SampleCache
 from penstock.operators.select.current_rows import CurrentRows
 from penstock.operators.select.storage_choice import StorageChoice

@@ -14,8 +14,8 @@ from penstock.cycle.folder import DataFolder, place_sheets
 from penstock.errors import PenstockError
 from penstock.operators.aggregate.rollups.files import RollupFiles
 from penstock.operators.base.listings import Listings
+from penstock.operators.base.view import only_strategy, view_of
 from penstock.operators.join.result_files import ResultFiles
-from penstock.operators.registry import view_of
 from penstock.operators.resample.answer_at import resample_marks
 from penstock.operators.resample.sample_cache import SampleCache
 from penstock.operators.select.current_rows import CurrentRows
@@ -198,12 +198,14 @@ class StandingQueries(KeptAnswers):
         """How a query's answer is kept right now."""
         with self._lock:
             answer = self.store.answers.get(query_id)
-            return self.storage_choice.of(query_id, answer) if answer is not None else "complete"
+            return self.storage_choice.of(query_id, answer, only_strategy(answer)) if answer is not None else "complete"
 
     def strategy_reason(self, query_id: int) -> str:
         with self._lock:
             answer = self.store.answers.get(query_id)
-            return self.storage_choice.why(query_id, answer) if answer is not None else "Spark keeps the last answer"
+            if answer is None:
+                return "Spark keeps the last answer"
+            return only_strategy(answer) or self.storage_choice.why(query_id, answer)
 
     def memory_of(self, query_id: int) -> int:
         """Bytes that a query's answer takes in memory, with its share of what several queries share."""

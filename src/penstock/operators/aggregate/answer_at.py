@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from functools import partial
-from typing import Protocol
 
 from penstock.cycle.offset import Offset
 from penstock.expr.windows import RowsWindow, TimeWindow, Window
@@ -13,27 +11,15 @@ from penstock.operators.aggregate.answer import AggregateAt
 from penstock.operators.aggregate.latch_answer import LatchAt
 from penstock.operators.aggregate.newest_rows import NewestRowsAt
 from penstock.operators.aggregate.own_windows import OwnWindowsAt
-from penstock.operators.aggregate.rollups.files import RollupFiles
 from penstock.operators.aggregate.rollups.rollup_read import find_source
+from penstock.operators.base.answer_owner import AnswerOwner
 from penstock.operators.base.log_access import LogAccess
 from penstock.operators.base.log_reader import LogReader
 from penstock.operators.select.window_cut import WindowAt, WindowMatches
 from penstock.sql.plan import AggregatePlan
-from penstock.views.answer_store import AnswerStore
-from penstock.views.feed import CommitFeed, Mark
+from penstock.views.feed import Mark
 from penstock.views.query_at import QueryAt
 from penstock.views.retention import now_at
-
-
-class AnswerOwner(Protocol):
-    """The object that owns the answers."""
-
-    store: AnswerStore
-    feed: CommitFeed
-    rolled_files: RollupFiles
-
-    @property
-    def locked(self) -> Callable[[], AbstractContextManager[AnswerStore]]: ...
 
 
 def hold_aggregate(

@@ -7,17 +7,17 @@ from penstock.errors import expect
 from penstock.expr.windows import AnyWindow, JoinWindows
 from penstock.operators.aggregate.answer_at import hold_aggregate
 from penstock.operators.base.answer import AnswerAt
+from penstock.operators.base.answer_owner import AnswerOwner
 from penstock.operators.base.view import KernelView
 from penstock.sql.plan import AggregatePlan, Plan
 from penstock.views.answer_store import AnswerStore
 from penstock.views.feed import Mark
-from penstock.views.kept_answers import KeptAnswers
 
 
 class AggregateView(KernelView):
     """Aggregations, also with LATCH."""
 
-    def at(self, views: KeptAnswers, query: QueryDefinition, mark: Mark, asked: bool) -> AnswerAt:
+    def at(self, views: AnswerOwner, query: QueryDefinition, mark: Mark, asked: bool) -> AnswerAt:
         found, window = views.query_at(query, mark)
         assert not isinstance(window, JoinWindows)
         return hold_aggregate(views, found, expect(AggregatePlan, found.state.plan), window, views.log_access())

@@ -8,10 +8,11 @@ from penstock.catalog.model import QueryDefinition
 from penstock.errors import PenstockError, error
 from penstock.expr.windows import AnyWindow
 from penstock.operators.base.answer import AnswerAt
-from penstock.sql.plan import Plan
+from penstock.operators.base.answer_owner import AnswerOwner
+from penstock.operators.registry import part_of
+from penstock.sql.plan import Plan, evaluated_by_spark
 from penstock.views.answer_store import AnswerStore
 from penstock.views.feed import Mark
-from penstock.views.kept_answers import KeptAnswers
 from penstock.views.query_state import QueryState
 
 _MENDING = {
@@ -28,11 +29,11 @@ class View(Protocol):
 
     first_wait_s: float  # how long a first request waits for an answer
 
-    def at(self, views: KeptAnswers, query: QueryDefinition, mark: Mark, asked: bool) -> AnswerAt:
+    def at(self, views: AnswerOwner, query: QueryDefinition, mark: Mark, asked: bool) -> AnswerAt:
         """The answer at a kept cycle. `asked`: it counts as an invocation."""
         ...
 
-    def first_answer(self, views: KeptAnswers, query_id: int, after: int) -> int | None:
+    def first_answer(self, views: AnswerOwner, query_id: int, after: int) -> int | None:
         """The first cycle after one that has an answer: those in which the query rested have none."""
         ...
 
@@ -73,12 +74,31 @@ class View(Protocol):
         ...
 
 
+def view_of(operator: str) -> View:
+    """What answers an operator's standing queries."""
+    view: View = part_of(operator, "view").VIEW
+    return view
+
+
+def only_strategy(answer: QueryState) -> str | None:
+    """The reason why an answer is kept in one way only; None where there is a choice."""
+    return view_of(answer.operator).only_strategy(answer.plan, answer.window, answer.strategy)
+
+
+def unheeded(plan: Plan, asked: str | None) -> str | None:
+    """Why a requested strategy changes nothing; None where it is used."""
+    if asked is None or (asked == "partial" and not evaluated_by_spark(plan)):
+        return None
+    window = plan.kernel.windows if plan.kernel is not None else None
+    return view_of(plan.operator).only_strategy(plan, window, asked)
+
+
 class KernelView:
     """What views have in common whose queries kernels run: a `QueryState` per query, folded from the records."""
 
     first_wait_s = 10.0
 
-    def first_answer(self, views: KeptAnswers, query_id: int, after: int) -> int | None:
+    def first_answer(self, views: AnswerOwner, query_id: int, after: int) -> int | None:
         return views.windows.first_answer(query_id, max(after, views.feed.oldest() - 1))
 
     def is_resting(self, store: AnswerStore, query: QueryDefinition) -> bool:
@@ -121,6 +141,6 @@ def filling(name: str, answer: QueryState | None) -> PenstockError:
     return error("not_ready", detail=detail, hint="ask again in a moment")
 
 
-def cycle_gone(views: KeptAnswers, query_id: int, cycle: int) -> PenstockError:
+def cycle_gone(views: AnswerOwner, query_id: int, cycle: int) -> PenstockError:
     """The error for a cycle at which a query has no answer, with the oldest kept one that has."""
     return error("cycle_gone", cycle=cycle, oldest=f"{views.answers_from(query_id)}, for this query")

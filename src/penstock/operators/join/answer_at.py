@@ -6,15 +6,15 @@ from pathlib import Path
 
 from penstock.errors import error, expect
 from penstock.expr.windows import JoinWindows
+from penstock.operators.base.answer_owner import AnswerOwner
 from penstock.operators.join.answer import InputTable, JoinAt
 from penstock.sql.plan import JoinPlan
 from penstock.views.answer_store import AnswerStore
 from penstock.views.feed import Mark
-from penstock.views.kept_answers import KeptAnswers
 from penstock.views.query_at import QueryAt
 
 
-def join_at(views: KeptAnswers, query: QueryAt, windows: JoinWindows) -> JoinAt:
+def join_at(views: AnswerOwner, query: QueryAt, windows: JoinWindows) -> JoinAt:
     """A join through windows; cycle_gone where the results as of the cycle are not kept any more."""
     join = hold_join(views.store, query, expect(JoinPlan, query.state.plan), windows, views.folder.log)
     if join is None:
@@ -23,7 +23,7 @@ def join_at(views: KeptAnswers, query: QueryAt, windows: JoinWindows) -> JoinAt:
     return join
 
 
-def own_join(views: KeptAnswers, name: str) -> JoinAt:
+def own_join(views: AnswerOwner, name: str) -> JoinAt:
     """The join that a query is or stands on, now."""
     with views.locked() as store:
         mark = views.feed.last()
@@ -32,7 +32,7 @@ def own_join(views: KeptAnswers, name: str) -> JoinAt:
         return join_at(views, query, expect(JoinWindows, window))
 
 
-def read_join(views: KeptAnswers, name: str, mark: Mark | None = None) -> JoinAt:
+def read_join(views: AnswerOwner, name: str, mark: Mark | None = None) -> JoinAt:
     """A join as its readers see it at a cycle: one cycle later, and also outside the join's own window."""
     with views.locked() as store:
         query_id = store.state.queries[name].id

@@ -6,19 +6,19 @@ from penstock.catalog.model import QueryDefinition
 from penstock.errors import expect
 from penstock.expr.windows import AnyWindow, JoinWindows
 from penstock.operators.base.answer import AnswerAt
+from penstock.operators.base.answer_owner import AnswerOwner
 from penstock.operators.base.view import KernelView
 from penstock.operators.join.answer_at import join_at
 from penstock.operators.select.evaluated_matches import size_of
 from penstock.sql.plan import Plan
 from penstock.views.answer_store import AnswerStore
 from penstock.views.feed import Mark
-from penstock.views.kept_answers import KeptAnswers
 
 
 class JoinView(KernelView):
     """Window joins, and joins of a stream with tables."""
 
-    def at(self, views: KeptAnswers, query: QueryDefinition, mark: Mark, asked: bool) -> AnswerAt:
+    def at(self, views: AnswerOwner, query: QueryDefinition, mark: Mark, asked: bool) -> AnswerAt:
         found, windows = views.query_at(query, mark)
         return join_at(views, found, expect(JoinWindows, windows))
 

@@ -6,12 +6,12 @@ from penstock.catalog.model import QueryDefinition
 from penstock.errors import PenstockError, error, expect
 from penstock.expr.windows import AnyWindow
 from penstock.operators.base.answer import AnswerAt
+from penstock.operators.base.answer_owner import AnswerOwner
 from penstock.operators.base.view import cycle_gone
 from penstock.operators.resample.answer_at import hold_resampled, request_at
 from penstock.sql.plan import Plan, ResamplePlan
 from penstock.views.answer_store import AnswerStore
 from penstock.views.feed import Mark
-from penstock.views.kept_answers import KeptAnswers
 
 
 class ResampleView:
@@ -19,14 +19,14 @@ class ResampleView:
 
     first_wait_s = 10.0
 
-    def at(self, views: KeptAnswers, query: QueryDefinition, mark: Mark, asked: bool) -> AnswerAt:
+    def at(self, views: AnswerOwner, query: QueryDefinition, mark: Mark, asked: bool) -> AnswerAt:
         known = mark.resampled.get(query.id)
         if known is None:
             raise cycle_gone(views, query.id, mark.cycle)
         request, most = request_at(query.id, mark, known), views.settings.result_max_rows
         return hold_resampled(views.store, request, views.log_access(), most, views.samples)
 
-    def first_answer(self, views: KeptAnswers, query_id: int, after: int) -> int | None:
+    def first_answer(self, views: AnswerOwner, query_id: int, after: int) -> int | None:
         return views.feed.first_resampled(query_id, after)
 
     def is_resting(self, store: AnswerStore, query: QueryDefinition) -> bool:

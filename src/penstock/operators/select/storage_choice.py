@@ -10,9 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from penstock.operators.registry import view_of
 from penstock.operators.select.durability import is_pure
-from penstock.sql.plan import Plan, evaluated_by_spark
 from penstock.views.query_state import QueryState
 
 Strategy = Literal["complete", "partial", "none"]
@@ -24,18 +22,6 @@ LOOK_CYCLES = 16
 MOST_READY = 64
 READY_SECONDS = 0.05
 READY_MAX_ROWS = 1 << 16
-
-
-def unheeded(plan: Plan, asked: str | None) -> str | None:
-    """Why a requested strategy changes nothing; None where it is used."""
-    if asked is None or (asked == "partial" and not evaluated_by_spark(plan)):
-        return None
-    window = plan.kernel.windows if plan.kernel is not None else None
-    return view_of(plan.operator).only_strategy(plan, window, asked)
-
-
-def _only_way(answer: QueryState) -> str | None:
-    return view_of(answer.operator).only_strategy(answer.plan, answer.window, answer.strategy)
 
 
 @dataclass(slots=True)
@@ -51,8 +37,9 @@ class StorageChoice:
     def __init__(self) -> None:
         self._asked: dict[int, _Asked] = {}
 
-    def of(self, query_id: int, answer: QueryState) -> Strategy:
-        if _only_way(answer) is not None:
+    def of(self, query_id: int, answer: QueryState, only: str | None) -> Strategy:
+        """`only`: the reason why there is no choice."""
+        if only is not None:
             return "partial"
         if answer.strategy == "none" and is_pure(answer.plan):
             return "none"
@@ -62,10 +49,7 @@ class StorageChoice:
         return "complete" if asked is not None and asked.ready else "partial"
 
     def why(self, query_id: int, answer: QueryState) -> str:
-        """The reason, for EXPLAIN."""
-        only = _only_way(answer)
-        if only is not None:
-            return only
+        """The reason of a choice, for EXPLAIN."""
         if answer.strategy is not None:
             return "a user chose it"
         asked = self._asked.get(query_id)

@@ -6,26 +6,27 @@ from penstock.catalog.model import QueryDefinition
 from penstock.errors import expect
 from penstock.expr.windows import FOREVER, AnyWindow, JoinWindows, TimeWindow
 from penstock.operators.base.answer import AnswerAt
-from penstock.operators.base.view import KernelView
+from penstock.operators.base.answer_owner import AnswerOwner
+from penstock.operators.base.view import KernelView, only_strategy
 from penstock.operators.select.answer_at import hold_select
 from penstock.operators.select.evaluated_matches import size_of
 from penstock.sql.plan import Plan, SelectPlan
 from penstock.views.answer_store import AnswerStore
 from penstock.views.feed import Mark
-from penstock.views.kept_answers import KeptAnswers
 
 
 class SelectView(KernelView):
     """Selections."""
 
-    def at(self, views: KeptAnswers, query: QueryDefinition, mark: Mark, asked: bool) -> AnswerAt:
+    def at(self, views: AnswerOwner, query: QueryDefinition, mark: Mark, asked: bool) -> AnswerAt:
         found, window = views.query_at(query, mark)
         assert not isinstance(window, JoinWindows)
         ready = None
         if mark is views.feed.last():
             if asked:
                 views.storage_choice.note(query.id, mark.cycle)
-            ready = views.ready if views.storage_choice.of(query.id, found.state) == "complete" else None
+            chosen = views.storage_choice.of(query.id, found.state, only_strategy(found.state))
+            ready = views.ready if chosen == "complete" else None
         plan = expect(SelectPlan, found.state.plan)
         return hold_select(views.store, found, plan, window, views.log_access(), ready)
 

@@ -6,13 +6,13 @@ from penstock.catalog.model import QueryDefinition
 from penstock.errors import PenstockError, error
 from penstock.expr.windows import AnyWindow
 from penstock.operators.base.answer import AnswerAt
+from penstock.operators.base.answer_owner import AnswerOwner
 from penstock.operators.base.view import cycle_gone, failure_of, filling
 from penstock.operators.join.view import VIEW as JOIN
 from penstock.operators.sparksql.evaluations import EvaluationAt
 from penstock.sql.plan import Plan
 from penstock.views.answer_store import AnswerStore
 from penstock.views.feed import Mark
-from penstock.views.kept_answers import KeptAnswers
 
 
 class SparkSqlView:
@@ -20,7 +20,7 @@ class SparkSqlView:
 
     first_wait_s = 60.0
 
-    def at(self, views: KeptAnswers, query: QueryDefinition, mark: Mark, asked: bool) -> AnswerAt:
+    def at(self, views: AnswerOwner, query: QueryDefinition, mark: Mark, asked: bool) -> AnswerAt:
         evaluations = views.store.evaluations
         found = evaluations.by_query[query.id].at(mark.cycle)
         if found is None:
@@ -30,7 +30,7 @@ class SparkSqlView:
             cycle, now_us = evaluations.stands_for(query.id) or (cycle, now_us)
         return EvaluationAt(mark.cycle, query.id, found, cycle, now_us)
 
-    def first_answer(self, views: KeptAnswers, query_id: int, after: int) -> int | None:
+    def first_answer(self, views: AnswerOwner, query_id: int, after: int) -> int | None:
         kept = views.store.evaluations.by_query[query_id].kept
         return max(after + 1, views.feed.oldest(), kept[0][0]) if kept else None
 

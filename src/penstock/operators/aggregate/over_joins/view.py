@@ -8,12 +8,12 @@ from penstock.expr.windows import AnyWindow, JoinWindows
 from penstock.operators.aggregate.answer_at import hold_scalars
 from penstock.operators.aggregate.over_joins.answer_at import hold_over_own
 from penstock.operators.base.answer import AnswerAt
+from penstock.operators.base.answer_owner import AnswerOwner
 from penstock.operators.join.answer_at import join_at
 from penstock.operators.join.view import JoinView
 from penstock.sql.plan import Plan
 from penstock.views.answer_store import AnswerStore
 from penstock.views.feed import Mark
-from penstock.views.kept_answers import KeptAnswers
 
 SLICED_RESULTS = "slices of a join's results are kept, a window adds up those inside it when asked"
 
@@ -21,7 +21,7 @@ SLICED_RESULTS = "slices of a join's results are kept, a window adds up those in
 class JoinAggregateView(JoinView):
     """Aggregations of what a join step finds: the results are kept as those of any join."""
 
-    def at(self, views: KeptAnswers, query: QueryDefinition, mark: Mark, asked: bool) -> AnswerAt:
+    def at(self, views: AnswerOwner, query: QueryDefinition, mark: Mark, asked: bool) -> AnswerAt:
         found, window = views.query_at(query, mark)
         windows, top = expect(JoinWindows, window), found.state.top
         assert top is not None

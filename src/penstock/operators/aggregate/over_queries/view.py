@@ -8,12 +8,12 @@ from penstock.expr.windows import AnyWindow
 from penstock.operators.aggregate.over_joins.answer_at import hold_over_read
 from penstock.operators.aggregate.over_joins.view import SLICED_RESULTS
 from penstock.operators.base.answer import AnswerAt
+from penstock.operators.base.answer_owner import AnswerOwner
 from penstock.operators.base.view import failed, failure_of, filling
 from penstock.operators.join.answer_at import read_join
 from penstock.sql.plan import Plan, QueryAggregatePlan
 from penstock.views.answer_store import AnswerStore
 from penstock.views.feed import Mark
-from penstock.views.kept_answers import KeptAnswers
 from penstock.views.query_state import QueryState
 
 
@@ -22,7 +22,7 @@ class QueryAggregateView:
 
     first_wait_s = 10.0
 
-    def at(self, views: KeptAnswers, query: QueryDefinition, mark: Mark, asked: bool) -> AnswerAt:
+    def at(self, views: AnswerOwner, query: QueryDefinition, mark: Mark, asked: bool) -> AnswerAt:
         plan, state = _plan_of(views.store, query.id), views.store.state
         below, last = plan.relations[0].table, views.feed.last()
         known = mark.joins.get(state.queries[below].id)
@@ -30,7 +30,7 @@ class QueryAggregateView:
             raise error("cycle_gone", cycle=mark.cycle, oldest="a later one, for this query")
         return hold_over_read(read_join(views, below, mark), query, plan, mark.cycle, known.now_us, views.locked)
 
-    def first_answer(self, views: KeptAnswers, query_id: int, after: int) -> int | None:
+    def first_answer(self, views: AnswerOwner, query_id: int, after: int) -> int | None:
         return max(after, views.feed.oldest()) + 1  # the rows that it reads appear one cycle later
 
     def is_resting(self, store: AnswerStore, query: QueryDefinition) -> bool:
