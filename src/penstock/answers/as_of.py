@@ -7,15 +7,15 @@ as Spark SQL.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
+from penstock.catalog.catalog import Catalog
 from penstock.catalog.model import QueryDefinition
 from penstock.catalog.system_columns import SYSTEM_TABLES
 from penstock.clock import format_timestamp
-from penstock.database.observer import streams_of
 from penstock.errors import PenstockError, error
 from penstock.expr.evaluate import evaluate_mask, evaluate_static
 from penstock.expr.expression import columns_of
@@ -23,7 +23,8 @@ from penstock.expr.windows import FOREVER, RowsWindow, TimeWindow, Window
 from penstock.operators.base.log_reader import LogReader, TimedPositions
 from penstock.operators.resample.once import answer_once, hold_once
 from penstock.operators.select.window_cut import newest
-from penstock.operators.sparksql.moments import check_taken_in, now_of_plan
+from penstock.operators.sparksql.evaluator import Evaluator
+from penstock.operators.sparksql.moments import check_taken_in, now_of_plan, streams_of
 from penstock.operators.sparksql.replan import with_text
 from penstock.pipeline.spark_sql import Moment
 from penstock.sql.parse import parse_select
@@ -33,53 +34,58 @@ from penstock.sql.statement_parts import AsOf
 from penstock.types import format_duration
 from penstock.views.answer_store import AnswerStore
 from penstock.views.results import Result
-
-if TYPE_CHECKING:
-    from penstock.database.database import Database
+from penstock.views.standing_queries import StandingQueries
 
 
-def answer_as_of(database: Database, definition: QueryDefinition, as_of: AsOf, limit: int | None) -> Result:
+def answer_as_of(
+    standing: StandingQueries,
+    evaluator: Evaluator,
+    catalog: Catalog,
+    definition: QueryDefinition,
+    as_of: AsOf,
+    limit: int | None,
+) -> Result:
     """The answer at a time; `as_of` is no cycle."""
     plan, start_us = plan_from_json(definition.plan), definition.start_us
     if is_latch(plan):
         hint = "AS OF CYCLE n, as long as the cycle is kept"
         raise error("not_supported", feature="AS OF a time on a query with LATCH", hint=hint)
     if not isinstance(plan, SelectPlan) or functions_of(plan) or plan.lasting is not None:
-        plan = _as_spark_sql(database, definition, plan)
-    with database.standing.locked() as store:
+        plan = _as_spark_sql(catalog, definition, plan)
+    with standing.locked() as store:
         if definition.id not in store.state.queries_by_id:
             raise error("query_not_found", query=definition.name, hint="it was dropped")
         check_taken_in(plan, store.state)
         at_us = _moment(plan, store, as_of)
         _check_kept(plan, store, start_us, at_us)
-        cycle, most, moment, held = store.cycle, database.settings.result_max_rows, None, None
+        cycle, most, moment, held = store.cycle, standing.settings.result_max_rows, None, None
         if isinstance(plan, SparkPlan):
             moment = _past_moment(plan, store, start_us, at_us)
             if plan.resampled is not None:
                 ranges = moment.ranges
-                held = hold_once(database.standing, plan, at_us, ranges, most if limit is None else None)
+                held = hold_once(standing, plan, at_us, ranges, most if limit is None else None)
         else:
-            past = _PastRows(database, plan, store, start_us, at_us)
+            past = _PastRows(standing.folder.log, plan, store, start_us, at_us)
     if isinstance(plan, SparkPlan) and moment is not None:
         table = answer_once(held) if held is not None else None
         if table is None:
-            table = database.evaluator.run_at(plan, moment, cycle, {}).table
+            table = evaluator.run_at(plan, moment, cycle, {}).table
     else:
         table = past.rows(limit, most)
     return Result(table if limit is None else table.slice(0, limit), cycle=cycle, now_us=at_us)
 
 
-def _as_spark_sql(database: Database, definition: QueryDefinition, plan: Plan) -> SparkPlan:
+def _as_spark_sql(catalog: Catalog, definition: QueryDefinition, plan: Plan) -> SparkPlan:
     """User functions run in workers only, and what a join or a condition that lasts keeps is not as of older times."""
     if not isinstance(plan, SparkPlan) or plan.core is not None:
         select = parse_select(definition.sql)
-        plan = plan_query(select, database.catalog.state.frozen(), True, SYSTEM_TABLES, shared=False, spent=True)
+        plan = plan_query(select, catalog.state.frozen(), True, SYSTEM_TABLES, shared=False, spent=True)
     assert isinstance(plan, SparkPlan)
-    plan = with_text(plan, definition, database.catalog.state.frozen())
+    plan = with_text(plan, definition, catalog.state.frozen())
     system = next((r.table for r in plan.relations if r.kind in ("system", "state")), None)
     if system is not None:
         raise error("not_supported", feature=f'AS OF on "{system}", which has no past')
-    states = database.catalog.state.queries
+    states = catalog.state.queries
     read = {r.table for r in plan.relations if r.kind == "query" and r.table in states}
     joins = sorted(name for name in read if isinstance(plan_from_json(states[name].plan), JoinPlan))
     if joins:
@@ -150,9 +156,7 @@ def _past_moment(plan: SparkPlan, store: AnswerStore, start_us: int | None, at_u
 class _PastRows:
     """The rows of a selection inside its window at a past moment. Made under the store's lock, read without it."""
 
-    def __init__(
-        self, database: Database, plan: SelectPlan, store: AnswerStore, start_us: int | None, at_us: int
-    ) -> None:
+    def __init__(self, log: Path, plan: SelectPlan, store: AnswerStore, start_us: int | None, at_us: int) -> None:
         assert store.offset is not None
         (use,) = stream_uses(plan)
         self._plan = plan
@@ -160,7 +164,7 @@ class _PastRows:
         self._floor = store.state.retention(use.table_id)
         self._head = store.offset.data.get(use.table_id, 0)
         self._range = _range(plan.window, at_us, start_us)
-        self._log_reader = LogReader(database.folder.log, store.state.tables_by_id[use.table_id], self._static)
+        self._log_reader = LogReader(log, store.state.tables_by_id[use.table_id], self._static)
 
     def rows(self, limit: int | None, most: int) -> pa.Table:
         found = self._matching(self._counted())

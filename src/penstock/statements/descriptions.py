@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from penstock.catalog.model import QueryDefinition, Table
 from penstock.clock import format_timestamp
@@ -19,11 +19,9 @@ from penstock.sql.plan import (
     plan_from_json,
     window_of,
 )
+from penstock.statements.session import Session
 from penstock.types import format_duration
 from penstock.views.query_state import QueryState
-
-if TYPE_CHECKING:
-    from penstock.database.database import Database
 
 _RUNS = {
     SelectPlan: "shared pass",
@@ -65,14 +63,14 @@ def describe_table(table: Table) -> dict[str, Any]:
     }
 
 
-def describe_queries(database: Database) -> list[dict[str, Any]]:
+def describe_queries(session: Session) -> list[dict[str, Any]]:
     """All standing queries by name: what they are, how they are doing, what they cost."""
-    definitions = sorted(database.catalog.state.queries.values(), key=lambda q: q.name)
+    definitions = sorted(session.catalog.state.queries.values(), key=lambda q: q.name)
     described = []
     for first in range(0, len(definitions), _AT_ONCE):
-        with database.standing.locked() as store:
+        with session.standing.locked() as store:
             some = definitions[first : first + _AT_ONCE]
-            described += [_describe_query(database, d, store.answers.get(d.id)) for d in some]
+            described += [_describe_query(session, d, store.answers.get(d.id)) for d in some]
     return described
 
 
@@ -82,23 +80,23 @@ def as_told(facts: dict[str, Any]) -> dict[str, Any]:
     return {**facts, "last_invoked": format_timestamp(last_us) if last_us is not None else None}
 
 
-def describe_query(database: Database, definition: QueryDefinition) -> dict[str, Any]:
+def describe_query(session: Session, definition: QueryDefinition) -> dict[str, Any]:
     """One of them."""
-    with database.standing.locked() as store:
-        return _describe_query(database, definition, store.answers.get(definition.id))
+    with session.standing.locked() as store:
+        return _describe_query(session, definition, store.answers.get(definition.id))
 
 
-def _describe_query(database: Database, definition: QueryDefinition, answer: QueryState | None) -> dict[str, Any]:
-    whole = database.standing.store.spark_plans.get(definition.id)
+def _describe_query(session: Session, definition: QueryDefinition, answer: QueryState | None) -> dict[str, Any]:
+    whole = session.standing.store.spark_plans.get(definition.id)
     known: Plan | None = answer.plan if answer is not None else None
     if answer is not None and answer.top is not None and isinstance(answer.plan, JoinPlan):
         known = JoinAggregatePlan(answer.plan, answer.top)
     plan = whole or known or plan_from_json(definition.plan)
-    failure = database.standing.store.evaluations.failure(definition.id)
-    message = answer.error if answer is not None else _reader_failure(database, definition.id)
+    failure = session.standing.store.evaluations.failure(definition.id)
+    message = answer.error if answer is not None else _reader_failure(session, definition.id)
     message = failure.message if message is None and failure is not None else message
     message = definition.quarantined or message
-    state, progress = _state(database, definition, plan, answer, message)
+    state, progress = _state(session, definition, plan, answer, message)
     return {
         "name": definition.name,
         "id": definition.id,
@@ -110,15 +108,15 @@ def _describe_query(database: Database, definition: QueryDefinition, answer: Que
         "runs": _runs(plan),
         "reason": plan.reason if evaluated_by_spark(plan) and isinstance(plan, SparkPlan) else None,
         "window": _window(plan),
-        "matched": database.standing.store.matched(definition.id) if answer is not None else None,
+        "matched": session.standing.store.matched(definition.id) if answer is not None else None,
         "error": message,
-        "strategy": database.standing.strategy_of(definition.id) if answer is not None else None,
+        "strategy": session.standing.strategy_of(definition.id) if answer is not None else None,
         "strategy_asked": definition.strategy,
-        "memory": _memory(database, definition.id) if answer is not None or isinstance(plan, SparkPlan) else None,
-        "invocations": database.usage.invocations(definition.id),
-        "last_invoked": database.usage.last_us(definition.id),
-        "seconds": database.evaluator.seconds(definition.id),
-        **database.costs.of(definition.id),
+        "memory": _memory(session, definition.id) if answer is not None or isinstance(plan, SparkPlan) else None,
+        "invocations": session.usage.invocations(definition.id),
+        "last_invoked": session.usage.last_us(definition.id),
+        "seconds": session.evaluator.seconds(definition.id),
+        **session.costs.of(definition.id),
     }
 
 
@@ -143,7 +141,7 @@ def _runs(plan: Plan) -> str:
 
 
 def _state(
-    database: Database, definition: QueryDefinition, plan: Plan, answer: QueryState | None, message: str | None
+    session: Session, definition: QueryDefinition, plan: Plan, answer: QueryState | None, message: str | None
 ) -> tuple[str, float]:
     if definition.quarantined is not None:
         return "FAILED", 1.0
@@ -155,12 +153,12 @@ def _state(
         return "FAILED", 1.0
     if answer is not None and answer.filling is not None:
         return "FILLING", answer.progress
-    return "FINISHED" if definition.id in database.standing.finished else "RUNNING", 1.0
+    return "FINISHED" if definition.id in session.standing.finished else "RUNNING", 1.0
 
 
-def _reader_failure(database: Database, query_id: int) -> str | None:
+def _reader_failure(session: Session, query_id: int) -> str | None:
     """The error of a query that reads a join: its own error, or that of the join."""
-    store = database.standing.store
+    store = session.standing.store
     plan = store.spark_plans.get(query_id)
     if plan is None:
         return None
@@ -168,6 +166,6 @@ def _reader_failure(database: Database, query_id: int) -> str | None:
     return store.reader_failures.get(query_id) or next((why for why in joins if why is not None), None)
 
 
-def _memory(database: Database, query_id: int) -> int:
-    evaluated = database.standing.store.evaluations.memory_of(query_id)
-    return database.standing.memory_of(query_id) + database.on_demand.memory_of(query_id) + evaluated
+def _memory(session: Session, query_id: int) -> int:
+    evaluated = session.standing.store.evaluations.memory_of(query_id)
+    return session.standing.memory_of(query_id) + session.on_demand.memory_of(query_id) + evaluated
