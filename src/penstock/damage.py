@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import shutil
 import threading
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from pathlib import Path
 import orjson
 
 from penstock.clock import WallClock
+from penstock.errors import PenstockError
 
 _log = logging.getLogger("penstock.damage")
 FOLDER = "corrupt"
@@ -24,6 +26,9 @@ ASIDE_MAX_BYTES = 1 << 30  # beyond it the oldest files that were moved aside ar
 ROWS_MAX = 1000
 UNLISTED_MAX = 100_000  # names of damaged files that do not fit the list; beyond it they are only in the log
 _REPORT = "damage.json"
+CONDITIONS_OF_DAMAGE = ("corrupt_segment", "corrupt_journal")
+_SEGMENT = re.compile(r'segment "([^"]+)"')
+_LOG_FILE = re.compile(r"\d+/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +93,13 @@ class DamageReport:
                 self._unlisted[name] = kind, found.since_us
             self._save()
         _log.log(logging.INFO if healed else logging.ERROR, "%s is damaged: %s", name, detail)
+
+    def note_failure(self, failure: PenstockError) -> None:
+        """An answer could not be given: if a file is damaged, health names it from now on."""
+        if failure.condition in CONDITIONS_OF_DAMAGE:
+            file = file_named(failure.message)
+            if all(row.file != file or row.healed for row in self.rows()):
+                self.note(file, file.split("/", 1)[0], failure.message)
 
     def heal(self, path: Path | str) -> None:
         """A file that was damaged is whole again, or nothing needs it any more."""
@@ -202,6 +214,14 @@ class DamageReport:
             path.unlink(missing_ok=True)
             total -= size
             _log.warning("%s was removed: the folder %s holds more than %d bytes", path, FOLDER, ASIDE_MAX_BYTES)
+
+
+def file_named(message: str) -> str:
+    """The file that an error's message names, relative to the data folder."""
+    match = _SEGMENT.search(message)
+    if match is None:
+        return "journal" if "journal" in message else message
+    return f"log/{match[1]}" if _LOG_FILE.match(match[1]) else match[1]
 
 
 _reports: dict[Path, DamageReport] = {}

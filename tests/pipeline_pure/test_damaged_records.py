@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.answers.sink_answers import SinkQueries
 from penstock.cycle.commit_files import read_record
+from penstock.database.sink_answers import SinkQueries
 from penstock.errors import PenstockError
 from penstock.sinks.backlog import Backlog
 from penstock.sinks.result_reader import Reader

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from penstock.answers.subscription import SelectSubscription
-from penstock.database.descriptions import describe_query
 from penstock.sql.plan import evaluated_by_spark, plan_from_json
+from penstock.statements.descriptions import describe_query
 from tests.pipeline_pure.world import BEGAN_US, Pipe
 from tests.support.examples import SOAK
 

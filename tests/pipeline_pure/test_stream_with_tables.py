@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from penstock.answers.subscription import SelectSubscription
-from penstock.database.descriptions import describe_query
 from penstock.errors import PenstockError
 from penstock.operators.join.steps import units
+from penstock.statements.descriptions import describe_query
 from tests.pipeline_pure.world import BEGAN_US, Pipe
 
 SECOND = 1_000_000

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from penstock.cli import demo
 from penstock.cli.demo_tracks import Tracks
-from penstock.cli.demo_view import DemoStatus, View, alarms_by_probe, own_questions, plain_line, silent_probes
+from penstock.cli.demo_view import DemoScreen, DemoStatus, alarms_by_probe, own_questions, plain_line, silent_probes
 from penstock.sensors import demo_plant
 from penstock.sql.parse import parse_script
 
@@ -38,7 +38,7 @@ def moment(**ppm_of_probe: float) -> DemoStatus:
 
 def drawn(shown: DemoStatus, width: int, height: int) -> list[str]:
     console = Console(file=io.StringIO(), width=width, height=height)
-    console.print(View("http://127.0.0.1:8470", "penstock", width, height).draw(shown))
+    console.print(DemoScreen("http://127.0.0.1:8470", "penstock", width, height).draw(shown))
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue().splitlines()
 

@@ -7,15 +7,15 @@ as Spark SQL.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
+from penstock.catalog.catalog import Catalog
 from penstock.catalog.model import QueryDefinition
 from penstock.catalog.system_columns import SYSTEM_TABLES
 from penstock.clock import format_timestamp
-from penstock.database.observer import streams_of
 from penstock.errors import PenstockError, error, expect
 from penstock.expr.evaluate import evaluate_mask, evaluate_static
 from penstock.expr.expression import columns_of
@@ -23,7 +23,8 @@ from penstock.expr.windows import FOREVER, RowsWindow, TimeWindow, Window
 from penstock.operators.base.log_reader import LogReader, TimedPositions
 from penstock.operators.resample.once import answer_once, hold_once
 from penstock.operators.select.window_cut import newest
-from penstock.operators.sparksql.moments import check_taken_in, now_of_plan
+from penstock.operators.sparksql.evaluator import Evaluator
+from penstock.operators.sparksql.moments import check_taken_in, now_of_plan, streams_of
 from penstock.operators.sparksql.replan import with_text
 from penstock.pipeline.spark_sql import Moment
 from penstock.sql.parse import parse_select
@@ -33,12 +34,17 @@ from penstock.sql.statement_parts import AsOf
 from penstock.types import format_duration
 from penstock.views.answer_store import AnswerStore
 from penstock.views.results import Result
-
-if TYPE_CHECKING:
-    from penstock.database.database import Database
+from penstock.views.standing_queries import StandingQueries
 
 
-def answer_as_of(database: Database, definition: QueryDefinition, as_of: AsOf, limit: int | None) -> Result:
+def answer_as_of(
+    standing: StandingQueries,
+    evaluator: Evaluator,
+    catalog: Catalog,
+    definition: QueryDefinition,
+    as_of: AsOf,
+    limit: int | None,
+) -> Result:
     """The answer at a time; `as_of` is no cycle."""
     plan, start_us = plan_from_json(definition.plan), definition.start_us
     if plan.latch is not None:
@@ -47,39 +53,39 @@ def answer_as_of(database: Database, definition: QueryDefinition, as_of: AsOf, l
     selection = plan.selection
     if selection is not None and (selection.functions or selection.lasting is not None):
         selection = None  # user functions run in workers only, and what lasts is not known as of older times
-    text = _as_spark_sql(database, definition, plan) if selection is None else None
+    text = _as_spark_sql(catalog, definition, plan) if selection is None else None
     asked: Plan = selection or text or plan
-    with database.standing.locked() as store:
+    with standing.locked() as store:
         if definition.id not in store.state.queries_by_id:
             raise error("query_not_found", query=definition.name, hint="it was dropped")
         check_taken_in(asked, store.state)
         at_us = _moment(asked, store, as_of)
         _check_kept(asked, store, start_us, at_us)
-        cycle, most = store.cycle, database.settings.result_max_rows
-        past = _PastRows(database, selection, store, start_us, at_us) if selection is not None else None
+        cycle, most = store.cycle, standing.settings.result_max_rows
+        past = _PastRows(standing.folder.log, selection, store, start_us, at_us) if selection is not None else None
         moment = _past_moment(text, store, start_us, at_us) if text is not None else None
         held = None
         if text is not None and moment is not None and text.operator == ResamplePlan.operator:
             resample = expect(ResamplePlan, text)
-            held = hold_once(database.standing, resample, at_us, moment.ranges, most if limit is None else None)
+            held = hold_once(standing, resample, at_us, moment.ranges, most if limit is None else None)
     table = past.rows(limit, most) if past is not None else None
     table = answer_once(held) if held is not None else table
     if table is None and text is not None and moment is not None:
-        table = database.evaluator.run_at(text, moment, cycle, {}).table
+        table = evaluator.run_at(text, moment, cycle, {}).table
     assert table is not None
     return Result(table if limit is None else table.slice(0, limit), cycle=cycle, now_us=at_us)
 
 
-def _as_spark_sql(database: Database, definition: QueryDefinition, plan: Plan) -> SparkPlan:
+def _as_spark_sql(catalog: Catalog, definition: QueryDefinition, plan: Plan) -> SparkPlan:
     """What a join keeps is not as of older times: the whole question is evaluated."""
     if plan.kernel is not None:
         select = parse_select(definition.sql)
-        plan = plan_query(select, database.catalog.state.frozen(), True, SYSTEM_TABLES, shared=False, spent=True)
-    text = with_text(expect(SparkPlan, plan), definition, database.catalog.state.frozen())
+        plan = plan_query(select, catalog.state.frozen(), True, SYSTEM_TABLES, shared=False, spent=True)
+    text = with_text(expect(SparkPlan, plan), definition, catalog.state.frozen())
     system = next((r.table for r in text.relations if r.kind in ("system", "state")), None)
     if system is not None:
         raise error("not_supported", feature=f'AS OF on "{system}", which has no past')
-    states = database.catalog.state.queries
+    states = catalog.state.queries
     read = {r.table for r in text.relations if r.kind == "query" and r.table in states}
     joins = sorted(name for name in read if plan_from_json(states[name].plan).pure_join is not None)
     if joins:
@@ -143,9 +149,7 @@ def _past_moment(plan: SparkPlan, store: AnswerStore, start_us: int | None, at_u
 class _PastRows:
     """The rows of a selection inside its window at a past moment. Made under the store's lock, read without it."""
 
-    def __init__(
-        self, database: Database, plan: SelectPlan, store: AnswerStore, start_us: int | None, at_us: int
-    ) -> None:
+    def __init__(self, log: Path, plan: SelectPlan, store: AnswerStore, start_us: int | None, at_us: int) -> None:
         assert store.offset is not None
         (use,) = stream_uses(plan)
         self._plan = plan
@@ -153,7 +157,7 @@ class _PastRows:
         self._floor = store.state.retention(use.table_id)
         self._head = store.offset.data.get(use.table_id, 0)
         self._range = _range(plan.window, at_us, start_us)
-        self._log_reader = LogReader(database.folder.log, store.state.tables_by_id[use.table_id], self._static)
+        self._log_reader = LogReader(log, store.state.tables_by_id[use.table_id], self._static)
 
     def rows(self, limit: int | None, most: int) -> pa.Table:
         found = self._matching(self._counted())

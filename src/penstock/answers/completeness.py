@@ -13,10 +13,10 @@ from dataclasses import replace
 from penstock.answers.first_readings import FirstReadings
 from penstock.catalog.model import Table
 from penstock.catalog.state import CatalogState
-from penstock.database.observer import streams_of
 from penstock.expr.expression import Expr
 from penstock.expr.windows import FOREVER, TimeWindow
 from penstock.operators.join.readers import told_from
+from penstock.operators.sparksql.moments import streams_of
 from penstock.sql.plan import Plan, all_windows
 from penstock.streams.sources.initial_scan import surviving
 from penstock.views.results import Result

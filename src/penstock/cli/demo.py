@@ -21,7 +21,7 @@ from rich.live import Live
 
 from penstock.cli.demo_server import free_port, running_server
 from penstock.cli.demo_tracks import Tracks
-from penstock.cli.demo_view import DemoStatus, View, own_questions, plain_line
+from penstock.cli.demo_view import DemoScreen, DemoStatus, own_questions, plain_line
 from penstock.client import Change, Connection
 from penstock.clock import WallClock, format_timestamp, parse_timestamp
 from penstock.errors import PenstockError
@@ -158,7 +158,7 @@ class Watcher:
 def _watch(connection: Connection, watcher: Watcher, seconds: float | None, screen: Console) -> None:
     with Live(console=screen, screen=True, auto_refresh=False) as live:
         for _ in _ticks(REFRESH_S, seconds):
-            view = View(connection.url, command_name(), screen.width, screen.height)
+            view = DemoScreen(connection.url, command_name(), screen.width, screen.height)
             live.update(view.draw(watcher.look()), refresh=True)
 
 

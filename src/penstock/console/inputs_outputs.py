@@ -40,7 +40,7 @@ def inputs(database: Database) -> list[dict[str, Any]]:
             **{n: v for name in ("messages", "accepted", "refused") for n, v in counted(name, facts[name]).items()},
             "why": facts["reasons"] or facts["last_error"] or "",
         }
-        for facts in input_rows(database)
+        for facts in input_rows(database.ways_in, database.sources)
     ]
 
 

@@ -19,18 +19,15 @@ import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from penstock.cycle.folder import UNFINISHED
+from penstock.cycle.folder import UNFINISHED, DataFolder
 from penstock.database.verification import verify_data
 from penstock.disk_sync import sync_folder
 from penstock.errors import error
 from penstock.manifest import FileSum, copy_file, list_files, write_manifest
-
-if TYPE_CHECKING:
-    from penstock.database.database import Database
+from penstock.streams.log.stream_log import StreamLog
 
 _WHOLE = ("format_version", "folder_id")
 
@@ -47,7 +44,7 @@ class BackupProgress:
         self.bytes += count
 
 
-def back_up(database: Database, target: Path, link: bool, progress: BackupProgress) -> list[str]:
+def back_up(folder: DataFolder, log: StreamLog, target: Path, link: bool, progress: BackupProgress) -> list[str]:
     """Write a folder to `target` that `penstock serve --data target` can open.
 
     What comes back are the files that were damaged before, a sentence each: they are copied as they are. With `link`,
@@ -57,7 +54,7 @@ def back_up(database: Database, target: Path, link: bool, progress: BackupProgre
         raise error("already_exists", kind="folder", name=str(target), hint="name a folder that is not there yet")
     with _half_written(target) as aside:
         try:
-            with _snapshot(database) as snapshot:
+            with _snapshot(folder, log) as snapshot:
                 damaged = _copy_snapshot(snapshot, aside, link, progress)
             _sync_tree(aside)
             (aside / UNFINISHED).unlink()
@@ -111,12 +108,12 @@ def _clear(aside: Path) -> None:
 
 
 @contextlib.contextmanager
-def _snapshot(database: Database) -> Iterator[Path]:
+def _snapshot(folder: DataFolder, log: StreamLog) -> Iterator[Path]:
     """The data folder at one moment: links that keep files alive which compaction or retention removes meanwhile."""
-    place = database.folder.tmp / f"backup-{uuid.uuid4().hex}"
+    place = folder.tmp / f"backup-{uuid.uuid4().hex}"
     try:
         place.mkdir(parents=True, mode=0o700)
-        _link_folder(database, place)
+        _link_folder(folder.root, log, place)
         yield place
     finally:
         shutil.rmtree(place, ignore_errors=True)
@@ -154,13 +151,12 @@ def _damage(path: Path) -> str | None:
     return None
 
 
-def _link_folder(database: Database, target: Path) -> None:
-    root = database.folder.root
+def _link_folder(root: Path, log: StreamLog, target: Path) -> None:
     # Records before the log: what they name is there by then, and the log is only ever ahead of them. Results before and
     # after: those that records name may be removed while we copy, and new ones come.
     _copy_tree(root / "results", target / "results")
     _copy_tree(root / "commits", target / "commits")
-    with database.log.still():
+    with log.still():
         _copy_tree(root / "journal", target / "journal")
         for name in ("log", "results", "streams", "rollups"):
             _copy_tree(root / name, target / name)

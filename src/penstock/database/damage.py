@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from penstock.errors import PenstockError
-
-if TYPE_CHECKING:
-    from penstock.database.database import Database
-
-_CONDITIONS = ("corrupt_segment", "corrupt_journal")
-_SEGMENT = re.compile(r'segment "([^"]+)"')
-_LOG_FILE = re.compile(r"\d+/")
+from penstock.damage import CONDITIONS_OF_DAMAGE, DamageReport, file_named
+from penstock.views.standing_queries import StandingQueries
 
 
-def damage_rows(database: Database) -> list[dict[str, Any]]:
+def damage_rows(report: DamageReport, standing: StandingQueries) -> list[dict[str, Any]]:
     """One row per damaged file, the oldest first."""
-    queries = failing_queries(database)
+    queries = failing_queries(report, standing)
     rows = []
-    for row in database.damage.rows():
+    for row in report.rows():
         names = sorted(queries.get(row.file, ()))
         rows.append(
             {
@@ -35,37 +28,21 @@ def damage_rows(database: Database) -> list[dict[str, Any]]:
     return rows
 
 
-def failing_queries(database: Database) -> dict[str, set[str]]:
+def failing_queries(report: DamageReport, standing: StandingQueries) -> dict[str, set[str]]:
     """By damaged file: the standing queries that fail because of it. Files that are not known yet are noted."""
-    with database.standing.locked() as store:
+    with standing.locked() as store:
         known = store.state.queries_by_id
         failed = [
             (known[query_id].name, answer.error)
             for query_id, answer in store.answers.items()
-            if answer.error is not None and answer.error_condition in _CONDITIONS and query_id in known
+            if answer.error is not None and answer.error_condition in CONDITIONS_OF_DAMAGE and query_id in known
         ]
     found: dict[str, set[str]] = {}
-    noted = {row.file for row in database.damage.rows()}
+    noted = {row.file for row in report.rows()}
     for name, message in failed:
         file = file_named(message)
         found.setdefault(file, set()).add(name)
         if file not in noted:
-            database.damage.note(file, file.split("/", 1)[0], message)
+            report.note(file, file.split("/", 1)[0], message)
             noted.add(file)
     return found
-
-
-def note_failure(database: Database, failure: PenstockError) -> None:
-    """An answer could not be given: if a file is damaged, health names it from now on."""
-    if failure.condition in _CONDITIONS:
-        file = file_named(failure.message)
-        if all(row.file != file or row.healed for row in database.damage.rows()):
-            database.damage.note(file, file.split("/", 1)[0], failure.message)
-
-
-def file_named(message: str) -> str:
-    """The file that an error's message names, relative to the data folder."""
-    match = _SEGMENT.search(message)
-    if match is None:
-        return "journal" if "journal" in message else message
-    return f"log/{match[1]}" if _LOG_FILE.match(match[1]) else match[1]

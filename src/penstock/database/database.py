@@ -12,13 +12,11 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from penstock.answers import invoke
 from penstock.answers.completeness import Completeness
 from penstock.answers.cost_shares import users_of
 from penstock.answers.costs import Costs
 from penstock.answers.plan_cache import PlanCache
 from penstock.answers.read_your_writes import ReadYourWrites
-from penstock.answers.sink_answers import sink_runner
 from penstock.answers.subscription import Subscription
 from penstock.answers.usage import Usage
 from penstock.catalog.catalog import Catalog
@@ -32,7 +30,6 @@ from penstock.cycle.lag import LAG_MAX
 from penstock.cycle.offset import Offset
 from penstock.damage import damage_of, forget_report
 from penstock.database.backup import BackupProgress, back_up
-from penstock.database.descriptions import as_told, describe_queries, describe_query, describe_table
 from penstock.database.inputs import LINES, WAYS_IN
 from penstock.database.lost_definitions import reserve_lost
 from penstock.database.observer import Observer
@@ -40,6 +37,7 @@ from penstock.database.quarantine import Quarantine
 from penstock.database.sampler import Sampler
 from penstock.database.scrubber import Scrubber
 from penstock.database.shutdown import close_rooms
+from penstock.database.sink_answers import sink_runner
 from penstock.database.status import failures, status
 from penstock.database.system_tables import SystemTables
 from penstock.errors import PenstockError, error, suggest
@@ -58,6 +56,8 @@ from penstock.services import Service
 from penstock.settings import Settings
 from penstock.sql.plan import ResamplePlan, SparkPlan, TreePlan
 from penstock.sql.statement_parts import AsOf
+from penstock.statements import invoke
+from penstock.statements.descriptions import as_told, describe_queries, describe_query, describe_table
 from penstock.statements.execute import Executor
 from penstock.statements.permissions import the_caller
 from penstock.statements.running_statements import RunningStatements
@@ -374,6 +374,10 @@ class Database(ReadYourWrites):
             raise error("table_not_found", table=name, hint=suggest(name, self.catalog.state.tables))
         return found
 
+    def system_table(self, name: str) -> pa.Table:
+        """The rows of a table penstock.* as they are now."""
+        return self.system.table(name)
+
     def sensors(self, table: str) -> list[dict[str, Any]]:
         return self.system.sensors(self.catalog_table(table))
 
@@ -434,6 +438,6 @@ class Database(ReadYourWrites):
         """Copy the data folder while the server runs; another server can open the copy. Returns what was damaged before."""
         progress = self.backups[str(target)] = BackupProgress()
         try:
-            return back_up(self, target, link, progress)
+            return back_up(self.folder, self.log, target, link, progress)
         finally:
             self.backups.pop(str(target), None)

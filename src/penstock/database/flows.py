@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from penstock.database.database import Database
 from penstock.database.plan_graph import Passing, PlanGraph
 from penstock.expr.evaluate import evaluate_mask, evaluate_static_of
 from penstock.expr.expression import UserCall, columns_of, walk
 from penstock.operators.base.log_reader import LogReader
-
-if TYPE_CHECKING:
-    from penstock.database.database import Database
 
 ROWS_A_LOOK = 20_000
 EVERY_S = 2.0

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import psutil
 
+from penstock.database.database import Database
 from penstock.types import format_duration
-
-if TYPE_CHECKING:
-    from penstock.database.database import Database
 
 
 @dataclass(frozen=True, slots=True)

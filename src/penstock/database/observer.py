@@ -7,13 +7,12 @@ from collections.abc import Callable
 
 from penstock.catalog.catalog import Catalog
 from penstock.catalog.model import Table
-from penstock.catalog.state import CatalogState
 from penstock.clock import Clock
-from penstock.expr.expression import Expr
+from penstock.operators.sparksql.moments import streams_of
 from penstock.sensors.address_rules import AddressRules
 from penstock.services import Service
 from penstock.settings import Settings
-from penstock.sql.plan import Plan, looks_of, plan_from_json
+from penstock.sql.plan import plan_from_json
 from penstock.streams.ingest.ingest import Ingest
 from penstock.streams.sources.initial_scan import surviving
 from penstock.streams.sources.manager import StreamManager
@@ -100,12 +99,3 @@ class Observer:
 def _is_reached(table: Table) -> bool:
     """Whether its sensors are opened, instead of sending by themselves."""
     return table.stream is not None and table.stream.connector is not None
-
-
-def streams_of(plan: Plan, state: CatalogState) -> list[tuple[int, Expr | None]]:
-    """Each stream a plan reads, with the static predicate that chooses its sensors."""
-    found = list(dict.fromkeys((u.table_id, u.static_predicate) for u in looks_of(plan)))
-    for relation in plan.relations:
-        if relation.kind == "stream" and relation.table in state.tables:
-            found.append((state.tables[relation.table].id, relation.static_predicate))
-    return found

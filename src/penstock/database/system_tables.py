@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,76 +14,74 @@ from penstock.catalog.secrets import shown_address, shown_options
 from penstock.catalog.system_columns import SYSTEM_TABLES
 from penstock.clock import SECOND, format_timestamp
 from penstock.database.damage import damage_rows
-from penstock.database.descriptions import describe_queries
 from penstock.database.inputs import input_rows, sensor_state
+from penstock.database.parts import Parts
 from penstock.errors import PenstockError
 from penstock.operators.aggregate.rollups.notices import rollup_rows
 from penstock.security.caller import current_caller
 from penstock.settings import SETTINGS
 from penstock.sql.functions import FUNCTIONS
 from penstock.sql.plan import SparkPlan
+from penstock.statements.descriptions import describe_queries
 from penstock.statements.permissions import the_caller
 from penstock.views.query_state import NEVER
-
-if TYPE_CHECKING:
-    from penstock.database.database import Database
 
 
 class SystemTables:
     """Facts about a running database, as rows."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
 
     def for_plan(self, plan: SparkPlan) -> dict[str, pa.Table]:
         """The system tables and states without end that a plan reads, as they are now, by relation."""
         system = {r.name: self.table(r.table) for r in plan.relations if r.kind == "system"}
-        invoke = self._database.standing.invoke
+        invoke = self._parts.standing.invoke
         return system | {r.name: invoke(r.table).table for r in plan.relations if r.kind == "state"}
 
     def table(self, name: str) -> pa.Table:
         makers: dict[str, Callable[[], list[dict[str, Any]]]] = {
             "penstock.sensors": self._sensor_rows,
-            "penstock.queries": lambda: describe_queries(self._database),
-            "penstock.cycles": self._database.costs.cycles,
+            "penstock.queries": lambda: describe_queries(self._parts),
+            "penstock.cycles": self._parts.costs.cycles,
             "penstock.streams": self._stream_rows,
             "penstock.fields": self._field_rows,
             "penstock.rollups": self._rollup_rows,
-            "penstock.inputs": lambda: input_rows(self._database),
+            "penstock.inputs": lambda: input_rows(self._parts.ways_in, self._parts.sources),
             "penstock.sinks": self._sink_rows,
             "penstock.statements": self._statement_rows,
             "penstock.services": self._service_rows,
             "penstock.settings": self._setting_rows,
             "penstock.functions": self._function_rows,
-            "penstock.damage": lambda: damage_rows(self._database),
+            "penstock.damage": lambda: damage_rows(self._parts.damage, self._parts.standing),
         }
         rows = makers[name]()
         schema = pa.schema([pa.field(f.name, f.type.to_arrow()) for f in SYSTEM_TABLES[name]])
         return pa.Table.from_pylist(rows, schema=schema)
 
     def _stream_rows(self) -> list[dict[str, Any]]:
-        database = self._database
-        heads = database.log.heads()
+        parts = self._parts
+        heads = parts.log.heads()
         out = []
-        for table in database.sensor_tables():
+        for table in parts.sensor_tables():
             try:
-                counters, rows = database.ingest.counters(table.name), database.catalog.state.rows(table.id)
+                counters, rows = parts.ingest.counters(table.name), parts.catalog.state.rows(table.id)
             except PenstockError:  # dropped a moment ago
                 continue
-            with database.standing.locked() as store:
+            with parts.standing.locked() as store:
                 known = store.state.tables_by_id.get(table.id)
                 newest = store.newest.get(table.id)
             latest = int(newest.max(initial=NEVER)) if newest is not None and known is not None else NEVER
-            folder = database.folder.log / str(table.id)
+            folder = parts.folder.log / str(table.id)
             out.append(
                 {
                     **counters,
                     "table_name": table.name,
                     "sensors": rows.current().num_rows,
-                    "open": database.observer.manager.open_count(table.id),
+                    "open": parts.observer.manager.open_count(table.id),
                     "rows": heads.get(table.id, 0),
                     "files": _count_files(folder),
-                    "rows_per_s": database.sampler.rates.of(table),
+                    "rows_per_s": parts.sampler.rates.of(table),
                     "refused": sum(counters["refused"].values()),
                     "newest": latest if latest > NEVER else None,
                     "valid_time": table.options.time == "valid",
@@ -92,25 +90,25 @@ class SystemTables:
         return out
 
     def _field_rows(self) -> list[dict[str, Any]]:
-        found = self._database.sampler.distributions
-        return [{"table_name": t.name, **row} for t in self._database.sensor_tables() for row in found.of(t)]
+        found = self._parts.sampler.distributions
+        return [{"table_name": t.name, **row} for t in self._parts.sensor_tables() for row in found.of(t)]
 
     def _rollup_rows(self) -> list[dict[str, Any]]:
-        return rollup_rows(self._database.catalog.state, self._database.rollups.failures)
+        return rollup_rows(self._parts.catalog.state, self._parts.rollups.failures)
 
     def _sink_rows(self) -> list[dict[str, Any]]:
-        return self._database.sinks.facts(self._database.catalog.state.sinks)
+        return self._parts.sinks.facts(self._parts.catalog.state.sinks)
 
     def _statement_rows(self) -> list[dict[str, Any]]:
         """Those of the caller; none for a standing query on a server with users, which asks in no user's name."""
-        users = self._database.users
+        users = self._parts.users
         if current_caller() is None and users.required:
             return []
-        return self._database.statements.visible(the_caller(users))
+        return self._parts.statements.visible(the_caller(users))
 
     def _service_rows(self) -> list[dict[str, Any]]:
-        now_us = self._database.clock.now_us()
-        rows = [service.facts() for service in self._database.services()]
+        now_us = self._parts.clock.now_us()
+        rows = [service.facts() for service in self._parts.services()]
         return [
             {**row, "last_success": None if row["succeeded_s"] is None else now_us - int(row["succeeded_s"] * SECOND)}
             for row in rows
@@ -118,11 +116,11 @@ class SystemTables:
 
     def _setting_rows(self) -> list[dict[str, Any]]:
         """Values tell folders and hosts, which no role below admin needs; a standing query asks in no user's name."""
-        users = self._database.users
+        users = self._parts.users
         nameless = current_caller() is None and users.required
         shown: dict[str, str] = {}
         if not nameless and the_caller(users).role == "admin":
-            shown = shown_options({s.name: str(getattr(self._database.settings, s.name)) for s in SETTINGS})
+            shown = shown_options({s.name: str(getattr(self._parts.settings, s.name)) for s in SETTINGS})
         return [
             {"name": s.name, "value": shown.get(s.name), "default": str(s.default), "sentence": s.sentence}
             for s in SETTINGS
@@ -143,13 +141,13 @@ class SystemTables:
                 "built_in": False,
                 "language": f.language,
             }
-            for f in self._database.catalog.state.functions.values()
+            for f in self._parts.catalog.state.functions.values()
         ]
         return own + built_in
 
     def _sensor_rows(self) -> list[dict[str, Any]]:
         out = []
-        for table in self._database.sensor_tables():
+        for table in self._parts.sensor_tables():
             for sensor in self._sensors_if_there(table):
                 key = ", ".join(str(sensor["key"][k]) for k in table.key)
                 last = sensor["last_reading_us"]
@@ -166,14 +164,14 @@ class SystemTables:
         """Static values and live state of each sensor of a table; none where it has no stream."""
         if table.stream is None:
             return []
-        database = self._database
-        states = {s.sid: s for s in database.observer.manager.states(table.id)}
-        closed = sensor_state(database, table)
+        parts = self._parts
+        states = {s.sid: s for s in parts.observer.manager.states(table.id)}
+        closed = sensor_state(parts.sources, table)
         newest = self._newest_by_sid(table)
-        counts = database.ingest.sensors(table.name)
-        rates = database.sampler.rates.by_sid(table, counts["accepted"])
+        counts = parts.ingest.sensors(table.name)
+        rates = parts.sampler.rates.by_sid(table, counts["accepted"])
         out = []
-        for row in database.catalog.state.rows(table.id).current().to_pylist():
+        for row in parts.catalog.state.rows(table.id).current().to_pylist():
             sid = row["_sid"]
             live, last_us = states.get(sid), newest.get(sid)
             heard = sid < len(rates)
@@ -196,7 +194,7 @@ class SystemTables:
 
     def _newest_by_sid(self, table: Table) -> dict[int, int]:
         """The newest committed time of each sensor that has one."""
-        with self._database.standing.locked() as store:
+        with self._parts.standing.locked() as store:
             newest = store.newest.get(table.id, np.empty(0, np.int64))
             sids = store.state.rows(table.id).sids if table.id in store.state.tables_by_id else np.empty(0, np.int32)
         found: dict[int, int] = {}

@@ -78,17 +78,7 @@ class Attribute:
         """Write the vectors of a block of rows, given their gaps."""
         lists = self._lists
         assert lists is not None
-        fill_vectors(
-            gaps,
-            self._slots[0],
-            self._slots[1],
-            lists.slots,
-            lists.negated,
-            lists.starts,
-            lists.indices,
-            vectors,
-            states,
-        )
+        fill_vectors(gaps, self._slots, (lists.slots, lists.negated, lists.starts, lists.indices), vectors, states)
 
     def _settle(self) -> None:
         """Apply changed constants to the arrays; the others are moved without a comparison."""

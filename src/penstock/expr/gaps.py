@@ -115,20 +115,18 @@ def sort_by_gap(gaps: Int32s, gap_count: int) -> tuple[Int32s, Int64s]:
 @kernel
 def fill_vectors(
     gaps: Int32s,
-    slots_below: Int32s,
-    slots_from: Int32s,
-    list_slots: Int32s,
-    list_negated: npt.NDArray[np.bool_],
-    list_starts: Int64s,
-    list_indices: Int32s,
+    slots: Int32s,
+    lists: tuple[Int32s, npt.NDArray[np.bool_], Int64s, Int32s],
     vectors: Words,
     states: Bytes,
 ) -> None:
     """Write one block of every comparison of an attribute to its slot; negative slots are not there.
 
-    Per constant `slots_below` names the vector of `<` and `slots_from` that of `>=`. List m holds
-    constants[list_indices[list_starts[m] : list_starts[m + 1]]]. A row without a value has gap -1.
+    Per constant `slots[0]` names the vector of `<` and `slots[1]` that of `>=`. `lists` are the slots, whether negated,
+    starts and indices: list m holds constants[indices[starts[m] : starts[m + 1]]]. A row without a value has gap -1.
     """
+    slots_below, slots_from = slots[0], slots[1]
+    list_slots, list_negated, list_starts, list_indices = lists
     count = len(slots_below)
     order, edges = sort_by_gap(gaps, 2 * count + 1)
     known = edges[2 * count + 1]

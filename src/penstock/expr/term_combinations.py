@@ -54,20 +54,14 @@ class TermCombinations:
             slots = np.array(sorted(self._rows, key=self._levels.__getitem__), np.int32)
             rows = np.array([self._rows[s] for s in slots.tolist()], np.int64)
             self._order = rows, slots, np.array([self._both[s] for s in slots.tolist()], np.bool_)
-        rows, slots, both = self._order
-        _combine(rows, slots, both, self._parts.slots, everything, vectors, states)
+        _combine(self._order, self._parts.slots, everything, vectors, states)
 
 
 @kernel
 def _combine(
-    rows: Int64s,
-    slots: Int32s,
-    both: npt.NDArray[np.bool_],
-    parts: Int32s,
-    everything: Words,
-    vectors: Words,
-    states: Bytes,
+    order: tuple[Int64s, Int32s, npt.NDArray[np.bool_]], parts: Int32s, everything: Words, vectors: Words, states: Bytes
 ) -> None:
+    rows, slots, both = order
     words = vectors.shape[1]
     for i in range(len(rows)):
         slot = slots[i]

@@ -1,4 +1,4 @@
-"""What the server needs from the database behind it. `queries.database.Database` is the real one."""
+"""What the server needs from the database behind it. `database.database.Database` is the real one."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Backend(Protocol):
 
     users: Users
     audit: Audit
-    ways_in: dict[str, InputCounts]  # by name (queries.inputs); there once it has started
+    ways_in: dict[str, InputCounts]  # by name (database.inputs); there once it has started
 
     def start(self, progress: Callable[[str], None]) -> None: ...
 

@@ -2,39 +2,35 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from penstock.clock import format_timestamp
 from penstock.errors import PenstockError
+from penstock.security.users import Users
 from penstock.sql import user_statements as st
 from penstock.statements.replies import done, rows_of
 from penstock.views.results import Result
 
-if TYPE_CHECKING:
-    from penstock.database.database import Database
 
-
-def create_user(database: Database, statement: st.CreateUser) -> Result:
+def create_user(users: Users, statement: st.CreateUser) -> Result:
     notices: tuple[str, ...] = ()
-    if not database.users.required:
+    if not users.required:
         notices = ("from now on every client has to sign in or send a token",)
-    database.users.create_user(statement.name, statement.role, statement.password, statement.if_not_exists)
+    users.create_user(statement.name, statement.role, statement.password, statement.if_not_exists)
     return done("CREATE USER", notices)
 
 
-def alter_user(database: Database, statement: st.AlterUser) -> Result:
-    database.users.alter_user(statement.name, statement.role, statement.password)
+def alter_user(users: Users, statement: st.AlterUser) -> Result:
+    users.alter_user(statement.name, statement.role, statement.password)
     return done("ALTER USER")
 
 
-def create_token(database: Database, statement: st.CreateToken) -> Result:
-    text = database.users.create_token(statement.name, statement.role, statement.owner, statement.expires_us)
+def create_token(users: Users, statement: st.CreateToken) -> Result:
+    text = users.create_token(statement.name, statement.role, statement.owner, statement.expires_us)
     shown = rows_of([{"name": statement.name, "token": text}], ("name", "token"))
     return Result(shown.table, notices=("this token is shown once; keep it where only its user can read it",))
 
 
-def drop_accounts(database: Database, statement: st.DropAccounts) -> Result:
-    drop = database.users.drop_user if statement.kind == "user" else database.users.drop_token
+def drop_accounts(users: Users, statement: st.DropAccounts) -> Result:
+    drop = users.drop_user if statement.kind == "user" else users.drop_token
     for name, at in zip(statement.names, statement.names_at, strict=True):
         try:
             drop(name, statement.if_exists)
@@ -43,8 +39,8 @@ def drop_accounts(database: Database, statement: st.DropAccounts) -> Result:
     return done(f"DROP {statement.kind.upper()}")
 
 
-def show_users(database: Database) -> Result:
-    found = database.users.accounts()
+def show_users(users: Users) -> Result:
+    found = users.accounts()
     rows = [
         {
             "name": user.name,
@@ -58,8 +54,8 @@ def show_users(database: Database) -> Result:
     return rows_of(rows, ("name", "role", "password", "tokens", "created"))
 
 
-def show_tokens(database: Database) -> Result:
-    found = database.users.accounts()
+def show_tokens(users: Users) -> Result:
+    found = users.accounts()
     rows = [
         {
             "name": token.name,

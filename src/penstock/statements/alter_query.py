@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from penstock.errors import PenstockError, error
 from penstock.expr.windows import TimeWindow
 from penstock.operators.join.readers import check_readers
@@ -15,36 +13,34 @@ from penstock.statements.create_query import check_window, stored
 from penstock.statements.notices import notices_of, strategy_unheeded
 from penstock.statements.replies import done
 from penstock.statements.select import plan_of
+from penstock.statements.session import Session
 from penstock.types import format_duration
 from penstock.views.results import Result
 
-if TYPE_CHECKING:
-    from penstock.database.database import Database
 
-
-def alter_query(database: Database, statement: st.AlterQuery) -> Result:
-    while (plan := _alter(database, statement)) is None:
+def alter_query(session: Session, statement: st.AlterQuery) -> Result:
+    while (plan := _alter(session, statement)) is None:
         pass  # another session was faster: the change is made to what it left
-    strategy = database.definition(statement.name).strategy
-    return done("ALTER QUERY", notices_of(database, statement.name, plan, strategy, database.catalog.state))
+    strategy = session.definition(statement.name).strategy
+    return done("ALTER QUERY", notices_of(session.standing, statement.name, plan, strategy, session.catalog.state))
 
 
-def _alter(database: Database, statement: st.AlterQuery) -> Plan | None:
+def _alter(session: Session, statement: st.AlterQuery) -> Plan | None:
     """The new plan; None where the definition is not what it was any more."""
-    definition = database.definition(statement.name)
+    definition = session.definition(statement.name)
     before = plan_from_json(definition.plan)
     if before.latch is not None:
         hint = "its state has begun and has no end; create another query with another BEGIN"
         raise error("not_supported", feature="another window for a query with LATCH", hint=hint)
     changed = retargeted(definition.sql, statement, _unsaid(before))
     try:
-        plan = plan_of(database, parse_select(changed.text), standing=True)
-        check_window(database, plan)
+        plan = plan_of(session, parse_select(changed.text), standing=True)
+        check_window(session.settings, plan)
         if before.pure_join is not None:
-            check_readers(statement.name, plan, database.catalog.state)
+            check_readers(statement.name, plan, session.catalog.state)
     except PenstockError as failure:
         raise changed.point(failure) from None
-    return plan if database.catalog.retarget_query(definition, changed.text, stored(plan)) else None
+    return plan if session.catalog.retarget_query(definition, changed.text, stored(plan)) else None
 
 
 def _unsaid(plan: Plan) -> tuple[str, str]:
@@ -56,20 +52,20 @@ def _unsaid(plan: Plan) -> tuple[str, str]:
     return (f"NOW - '{format_duration(-min(begins))}'" if begins else "START"), "NOW"
 
 
-def describe_query(database: Database, statement: st.DescribeQuery) -> Result:
-    database.catalog.describe_query(statement.name, **{statement.fact: statement.value})
+def describe_query(session: Session, statement: st.DescribeQuery) -> Result:
+    session.catalog.describe_query(statement.name, **{statement.fact: statement.value})
     if statement.fact != "strategy":
         return done("COMMENT" if statement.fact == "description" else "ALTER QUERY")
-    plan = plan_from_json(database.definition(statement.name).plan)
+    plan = plan_from_json(session.definition(statement.name).plan)
     notice = strategy_unheeded(statement.name, plan, statement.value)
     return done("ALTER QUERY", (notice,) if notice is not None else ())
 
 
-def pause(database: Database, statement: st.PauseQuery) -> Result:
-    database.catalog.change_query(statement.name, paused=True)
+def pause(session: Session, statement: st.PauseQuery) -> Result:
+    session.catalog.change_query(statement.name, paused=True)
     return done("ALTER QUERY")
 
 
-def resume(database: Database, statement: st.ResumeQuery) -> Result:
-    database.catalog.change_query(statement.name, paused=False)
+def resume(session: Session, statement: st.ResumeQuery) -> Result:
+    session.catalog.change_query(statement.name, paused=False)
     return done("ALTER QUERY")

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from penstock.clock import format_timestamp
+from penstock.clock import Clock, format_timestamp
 from penstock.clock_guard import GuardedClock, clock_status
 from penstock.statements.replies import done
 from penstock.views.results import Result
 
-if TYPE_CHECKING:
-    from penstock.database.database import Database
 
-
-def accept_clock(database: Database) -> Result:
-    if isinstance(database.clock, GuardedClock):
-        database.clock.accept()
-    status = clock_status(database.clock)
+def accept_clock(clock: Clock) -> Result:
+    if isinstance(clock, GuardedClock):
+        clock.accept()
+    status = clock_status(clock)
     notices = [f"the wall clock is followed: {format_timestamp(status.wall_us)}"]
     if status.now_us > status.wall_us:
         notices.append(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 
@@ -18,6 +18,7 @@ from penstock.errors import PenstockError, error
 from penstock.expr.windows import RowsWindow
 from penstock.operators.join.buffer_budget import check_join_fits
 from penstock.operators.sparksql.moments import all_streams, now_of_plan
+from penstock.settings import Settings
 from penstock.sql import statements as st
 from penstock.sql.parse import parse_select
 from penstock.sql.plan import Plan, all_windows, evaluated_by_spark, plan_to_json
@@ -28,10 +29,8 @@ from penstock.statements.notices import notices_of
 from penstock.statements.registration_batch import RegistrationBatch, named_in
 from penstock.statements.replies import done
 from penstock.statements.select import plan_of
+from penstock.statements.session import Session
 from penstock.views.results import Result
-
-if TYPE_CHECKING:
-    from penstock.database.database import Database
 
 Registering = st.CreateQuery | st.BadQuery
 _SHOWN_REFUSALS = 5
@@ -73,10 +72,10 @@ def runs(statements: Sequence[st.Statement]) -> Iterator[st.Statement | list[Reg
 
 
 def create_queries(
-    database: Database, statements: Sequence[Registering], on_error: st.OnError, owner: str | None
+    session: Session, statements: Sequence[Registering], on_error: st.OnError, owner: str | None
 ) -> Result:
     """A run of CREATE QUERY."""
-    known = set(database.catalog.state.queries)
+    known = set(session.catalog.state.queries)
     wanted = []
     for statement in statements:
         if isinstance(statement, st.BadQuery):
@@ -84,7 +83,7 @@ def create_queries(
         elif not (statement.if_not_exists and statement.name in known):
             wanted.append(_wanted(statement, owner))
             known.add(statement.name)
-    became = register_all(database, wanted, len(wanted), on_error)
+    became = register_all(session, wanted, len(wanted), on_error)
     bad = [outcome.failure for outcome in became if outcome.failure is not None]
     notices = [failure.render() for failure in bad[:_SHOWN_NOTICES]]
     if len(bad) > len(notices):
@@ -102,10 +101,10 @@ def _wanted(statement: st.CreateQuery, owner: str | None) -> RequestedQuery:
 
 
 def register(
-    database: Database, queries: Sequence[Mapping[str, Any]], on_error: st.OnError, owner: str | None
+    session: Session, queries: Sequence[Mapping[str, Any]], on_error: st.OnError, owner: str | None
 ) -> list[dict[str, Any]]:
     """The same for records with `name`, `sql` and perhaps owner, description and strategy."""
-    became = register_all(database, (_read(query, owner) for query in queries), len(queries), on_error)
+    became = register_all(session, (_read(query, owner) for query in queries), len(queries), on_error)
     return [
         {
             "index": index,
@@ -125,26 +124,24 @@ def _read(query: Mapping[str, Any], owner: str | None) -> RequestedQuery:
         return RequestedQuery(query["name"], failure)
 
 
-def register_all(
-    database: Database, wanted: Iterable[RequestedQuery], count: int, on_error: st.OnError
-) -> list[Outcome]:
+def register_all(session: Session, wanted: Iterable[RequestedQuery], count: int, on_error: st.OnError) -> list[Outcome]:
     """Register what can be of `count` queries, in one batch of the journal; what became of each.
 
     With `none` a single refusal refuses all of them, and is raised.
     """
-    state = database.catalog.state.frozen()
+    state = session.catalog.state.frozen()
     with loading():
-        made, became = _plan_all(database, wanted, count, RegistrationBatch(state))
+        made, became = _plan_all(session, wanted, count, RegistrationBatch(state))
     bad = [outcome.failure for outcome in became if outcome.failure is not None]
     if bad and on_error == "none":
         raise _first_of(bad)
     check_cancelled()  # a cancelled script registers nothing, whatever its option for errors is
-    database.catalog.create_queries(list(made.values()), state)
+    session.catalog.create_queries(list(made.values()), state)
     return became
 
 
 def _plan_all(
-    database: Database, wanted: Iterable[RequestedQuery], count: int, together: RegistrationBatch
+    session: Session, wanted: Iterable[RequestedQuery], count: int, together: RegistrationBatch
 ) -> tuple[dict[str, NewQuery], list[Outcome]]:
     made = together.made
     became: list[Outcome] = []
@@ -159,12 +156,12 @@ def _plan_all(
                 raise query.asks
             if query.name in made:
                 raise error("already_exists", kind="query", name=query.name)
-            _check_room(database, len(made))
+            _check_room(session, len(made))
             reads = named_in(query.asks) if count > 1 else reads  # before planning, which spends the tree
             state = together.state_for(reads)
-            plan = _plan(database, query.name, query.asks, state)
-            new = _new_query(database, query, query.asks, plan, state, together.coming)
-            notices = notices_of(database, query.name, plan, query.facts.get("strategy"), state)
+            plan = _plan(session, query.name, query.asks, state)
+            new = _new_query(session, query, query.asks, plan, state, together.coming)
+            notices = notices_of(session.standing, query.name, plan, query.facts.get("strategy"), state)
             made[query.name] = new
             became.append(Outcome(notices=notices))
         except PenstockError as failure:
@@ -187,9 +184,9 @@ def _first_of(bad: list[PenstockError]) -> PenstockError:
     return first
 
 
-def _check_room(database: Database, coming: int) -> None:
-    most = database.settings.queries_max
-    if len(database.catalog.state.queries) + coming >= most:
+def _check_room(session: Session, coming: int) -> None:
+    most = session.settings.queries_max
+    if len(session.catalog.state.queries) + coming >= most:
         raise error(
             "limit_reached",
             detail=f"this server keeps at most {most} standing queries",
@@ -197,20 +194,20 @@ def _check_room(database: Database, coming: int) -> None:
         )
 
 
-def _plan(database: Database, name: str, select: st.Select, state: CatalogState) -> Plan:
+def _plan(session: Session, name: str, select: st.Select, state: CatalogState) -> Plan:
     if name in state.queries:
         raise error("already_exists", kind="query", name=name)
     if name in state.tables:
         raise error("already_exists", kind="table", name=name)
     if name in state.rollups:
         raise error("already_exists", kind="rollup", name=name)
-    plan = plan_of(database, select, standing=True, state=state)
-    check_window(database, plan)
+    plan = plan_of(session, select, standing=True, state=state)
+    check_window(session.settings, plan)
     return plan
 
 
 def _new_query(
-    database: Database,
+    session: Session,
     query: RequestedQuery,
     select: st.Select,
     plan: Plan,
@@ -219,13 +216,13 @@ def _new_query(
 ) -> NewQuery:
     tables, queries, functions = reads_of(plan, state)
     if evaluated_by_spark(plan) and plan.spark is not None:
-        database.wait_for_own_writes()
-        with database.statements.heavy_turn():
-            database.evaluator.admit(plan.spark, coming)
+        session.wait_for_own_writes()
+        with session.statements.heavy_turn():
+            session.evaluator.admit(plan.spark, coming)
     join = plan.window_join
     if join is not None:
-        check_join_fits(join, database.folder.log, database.settings)
-    start_us = _start_of(database, plan, state)
+        check_join_fits(join, session.folder.log, session.settings)
+    start_us = _start_of(session, plan, state)
     plan = registered(plan, f"{query.name}@{state.position}", start_us)
     return NewQuery(query.name, select.sql, stored(plan), tables, queries, functions, start_us, **query.facts)
 
@@ -241,9 +238,9 @@ def stored(plan: Plan) -> dict[str, Any]:
     return found
 
 
-def check_window(database: Database, plan: Plan) -> None:
+def check_window(settings: Settings, plan: Plan) -> None:
     """A window of rows has no more of them than the server allows a query."""
-    most = database.settings.query_rows_max
+    most = settings.query_rows_max
     for window in all_windows(plan):
         if isinstance(window, RowsWindow) and window.count > most:
             raise error(
@@ -253,13 +250,13 @@ def check_window(database: Database, plan: Plan) -> None:
             )
 
 
-def _start_of(database: Database, plan: Plan, state: CatalogState) -> int | None:
+def _start_of(session: Session, plan: Plan, state: CatalogState) -> int | None:
     """START: the query's NOW at this moment. A transaction-time stream's is the wall clock."""
-    with database.standing.locked() as store:
+    with session.standing.locked() as store:
         streams = [table for table, _ in all_streams(plan, state)]
         if all(t.options.time == "transaction" for t in streams):
             offset = store.offset
-            return max(database.clock.now_us(), offset.now_us if offset is not None else 0)
+            return max(session.clock.now_us(), offset.now_us if offset is not None else 0)
         try:
             return now_of_plan(plan, store, state)
         except KeyError:  # the table is newer than the last committed cycle: nothing is known of its time

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from penstock.damage import DamageReport
 from penstock.statements.replies import done
 from penstock.views.results import Result
-
-if TYPE_CHECKING:
-    from penstock.database.database import Database
 
 _NAMED = 20
 
 
-def accept_damage(database: Database) -> Result:
+def accept_damage(report: DamageReport) -> Result:
     """Health names it no more, and rollups that waited for the admin are swept again. The rows stay in `penstock.damage`."""
-    accepted = database.damage.accept()
+    accepted = report.accept()
     notices = [f"accepted: {row.file}" for row in accepted[:_NAMED]]
     if len(accepted) > _NAMED:
         notices.append(f"accepted: {len(accepted) - _NAMED} others, see penstock.damage")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING
 
+from penstock.catalog.catalog import Catalog
 from penstock.catalog.model import Table
 from penstock.errors import error, suggest
 from penstock.expr.user_functions import check_function
@@ -14,53 +14,50 @@ from penstock.sql.definitions import bind_add_column, bind_create_function, bind
 from penstock.statements.replies import done, matching
 from penstock.views.results import Result
 
-if TYPE_CHECKING:
-    from penstock.database.database import Database
 
-
-def create_stream_type(database: Database, statement: st.CreateStreamType) -> Result:
+def create_stream_type(catalog: Catalog, statement: st.CreateStreamType) -> Result:
     found = bind_create_stream_type(statement)
     if found.connector is not None:
         validate_connector(found.connector, found.options, found.fields)
-    database.catalog.create_stream_type(found, statement.if_not_exists)
+    catalog.create_stream_type(found, statement.if_not_exists)
     return done("CREATE STREAM TYPE")
 
 
-def create_table(database: Database, statement: st.CreateTable) -> Result:
-    name, columns, key, stream, options = bind_create_table(statement, database.catalog.state)
+def create_table(catalog: Catalog, statement: st.CreateTable) -> Result:
+    name, columns, key, stream, options = bind_create_table(statement, catalog.state)
     validate_table(Table(0, name, columns, key, stream, options))
-    database.catalog.create_table(name, columns, key, stream, options, statement.if_not_exists)
+    catalog.create_table(name, columns, key, stream, options, statement.if_not_exists)
     return done("CREATE TABLE")
 
 
-def create_function(database: Database, statement: st.CreateFunction) -> Result:
+def create_function(catalog: Catalog, statement: st.CreateFunction) -> Result:
     function = bind_create_function(statement)
     check_function(function)
-    if statement.if_not_exists and statement.name in database.catalog.state.functions:
+    if statement.if_not_exists and statement.name in catalog.state.functions:
         return done("CREATE FUNCTION")
-    if statement.or_replace and statement.name in database.catalog.state.functions:
-        if database.catalog.replace_function(function):
+    if statement.or_replace and statement.name in catalog.state.functions:
+        if catalog.replace_function(function):
             return done("CREATE FUNCTION")
         # Refused while a query uses it: its earlier answers would mean something else.
-        database.catalog.drop("function", statement.name)
-    database.catalog.create_function(function)
+        catalog.drop("function", statement.name)
+    catalog.create_function(function)
     return done("CREATE FUNCTION")
 
 
-def add_column(database: Database, statement: st.AddColumn) -> Result:
-    table, column, to_stream = bind_add_column(statement, database.catalog.state)
-    database.catalog.add_column(table.name, column, to_stream)
+def add_column(catalog: Catalog, statement: st.AddColumn) -> Result:
+    table, column, to_stream = bind_add_column(statement, catalog.state)
+    catalog.add_column(table.name, column, to_stream)
     return done("ALTER TABLE")
 
 
-def drop(database: Database, statement: st.Drop) -> Result:
-    catalog, kind = database.catalog, statement.kind
+def drop(catalog: Catalog, statement: st.Drop) -> Result:
+    kind = statement.kind
     tag = f"DROP {kind.replace('_', ' ').upper()}"
     names: Sequence[str] = statement.names
     if statement.like is not None:
         names = matching(statement.like, catalog.state.queries)
     elif not statement.if_exists:
-        _point_at_missing(database, statement)
+        _point_at_missing(catalog, statement)
     dropped = catalog.drop_many(kind, names, statement.cascade, statement.if_exists)
     asked_for = {f'{kind.replace("_", " ")} "{name}"' for name in names}
     also = [d for d in dropped if d not in asked_for]
@@ -69,9 +66,9 @@ def drop(database: Database, statement: st.Drop) -> Result:
     return done(f"{tag} {len(dropped) - len(also)}" if many else tag, notices)
 
 
-def _point_at_missing(database: Database, statement: st.Drop) -> None:
+def _point_at_missing(catalog: Catalog, statement: st.Drop) -> None:
     """Of several names the caret stands under the one that is not there."""
-    state = database.catalog.state
+    state = catalog.state
     names: dict[str, Collection[str]] = {
         "table": state.tables,
         "stream_type": state.stream_types,

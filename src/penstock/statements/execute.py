@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from penstock.cycle.gc_pause import loading
-from penstock.database.damage import note_failure
 from penstock.errors import PenstockError, error
 from penstock.security.caller import current_caller, require
 from penstock.sql import statements as st
@@ -36,10 +35,8 @@ from penstock.statements.permissions import (
     the_caller,
 )
 from penstock.statements.replies import done
+from penstock.statements.session import Session
 from penstock.views.results import Result
-
-if TYPE_CHECKING:
-    from penstock.database.database import Database
 
 # These are never kept waiting: with them a user finds out what holds the others up, and ends it.
 PROMPT = (st.Show, st.CancelStatement)
@@ -47,42 +44,42 @@ Params = Sequence[Any] | Mapping[str, Any] | None
 
 
 class Executor:
-    """Runs statements against one database."""
+    """Runs statements against one session."""
 
-    def __init__(self, database: Database) -> None:
-        self._db = database
+    def __init__(self, session: Session) -> None:
+        self._session = session
 
     def execute(self, sql: str, params: Params = None, owner: str | None = None) -> Result:
         """Run one or more statements; the last one's result. `owner` is the owner of new queries that name none."""
-        with self._db.statements.enter("a script", the_caller(self._db.users)):
+        with self._session.statements.enter("a script", the_caller(self._session.users)):
             return self._execute(sql, params, owner)
 
     def _execute(self, sql: str, params: Params, owner: str | None) -> Result:
-        known = None if params else self._db.known_questions.find(sql, self._db.catalog.state.position)
+        known = None if params else self._session.known_questions.find(sql, self._session.catalog.state.position)
         if known is not None:
-            self._db.statements.next_step(sql)
-            with self._db.statements.light_turn():
+            self._session.statements.next_step(sql)
+            with self._session.statements.light_turn():
                 return self._answer_again(sql, known)
         result = done("OK")
         on_error: st.OnError = "none"
         with loading():
             statements = parse_script(sql, params)
             steps = list(create_query.runs(statements))
-        check_statements(statements, self._db.users, self._db.audit)
+        check_statements(statements, self._session.users, self._session.audit)
         owner = owner or _user()
         for step in steps:
             statement = step[0] if isinstance(step, list) else step
-            self._db.statements.next_step(shown_text(statement))
+            self._session.statements.next_step(shown_text(statement))
             try:
                 if isinstance(step, st.SetOnError):
                     on_error, result = step.choice, done("SET")
                 elif isinstance(step, PROMPT):
                     result = self.run(step)
                 else:
-                    with self._db.statements.light_turn():
+                    with self._session.statements.light_turn():
                         result = self._run_step(step, on_error, owner, sql if len(steps) == 1 and not params else None)
             except PenstockError as failure:
-                note_failure(self._db, failure)
+                self._session.damage.note_failure(failure)
                 self._note(step, failure.condition)
                 if failure.sql is None:
                     statement.point(failure)
@@ -98,11 +95,11 @@ class Executor:
         alone: str | None,
     ) -> Result:
         if isinstance(step, list):
-            return create_query.create_queries(self._db, step, on_error, owner)
+            return create_query.create_queries(self._session, step, on_error, owner)
         if isinstance(step, st.CreateSink):
-            return sinks.create_sink(self._db, step, owner)
+            return sinks.create_sink(self._session, step, owner)
         if isinstance(step, st.Select):
-            return select.select(self._db, step, alone)
+            return select.select(self._session, step, alone)
         return self.run(step)
 
     def _note(self, step: st.Statement | list[create_query.Registering], outcome: str) -> None:
@@ -110,11 +107,11 @@ class Executor:
         first = step[0] if isinstance(step, list) else step
         if changes_something(first):
             names = [query.name for query in step] if isinstance(step, list) else names_of(step)
-            self._db.audit.note(action_of(first), names, outcome)
+            self._session.audit.note(action_of(first), names, outcome)
 
     def _answer_again(self, sql: str, plan: SparkPlan) -> Result:
         try:
-            return select.answered(self._db, plan)
+            return select.answered(self._session, plan)
         except PenstockError as failure:
             if failure.sql is None:
                 next(iter(parse_script(sql))).point(failure)
@@ -124,76 +121,76 @@ class Executor:
         self, queries: Sequence[Mapping[str, Any]], on_error: st.OnError, owner: str | None
     ) -> list[dict[str, Any]]:
         """CREATE QUERY for records; what each of them became is in the audit."""
-        caller = the_caller(self._db.users)
+        caller = the_caller(self._session.users)
         require(caller, "write", "CREATE QUERY")
-        statements = self._db.statements
+        statements = self._session.statements
         try:
             with statements.enter(f"CREATE QUERY, {len(queries)} of them", caller), statements.light_turn():
-                done = create_query.register(self._db, queries, on_error, owner or _user())
+                done = create_query.register(self._session, queries, on_error, owner or _user())
         except PenstockError as failure:
-            self._db.audit.note("CREATE QUERY", [str(query["name"]) for query in queries], failure.condition)
+            self._session.audit.note("CREATE QUERY", [str(query["name"]) for query in queries], failure.condition)
             raise
         for outcome in sorted({_outcome(query) for query in done}):
             names = [query["name"] for query in done if _outcome(query) == outcome]
-            self._db.audit.note("CREATE QUERY", names, outcome)
+            self._session.audit.note("CREATE QUERY", names, outcome)
         return done
 
     def run(self, statement: st.Statement) -> Result:
-        database = self._db
+        session = self._session
         match statement:
             case st.Select():
-                return select.select(database, statement)
+                return select.select(session, statement)
             case st.CreateStreamType():
-                return definitions.create_stream_type(database, statement)
+                return definitions.create_stream_type(session.catalog, statement)
             case st.CreateTable():
-                return definitions.create_table(database, statement)
+                return definitions.create_table(session.catalog, statement)
             case st.CreateFunction():
-                return definitions.create_function(database, statement)
+                return definitions.create_function(session.catalog, statement)
             case st.CreateRollup():
-                return rollups.create_rollup(database, statement)
+                return rollups.create_rollup(session, statement)
             case st.AddColumn():
-                return definitions.add_column(database, statement)
+                return definitions.add_column(session.catalog, statement)
             case st.Drop():
-                return definitions.drop(database, statement)
+                return definitions.drop(session.catalog, statement)
             case st.Insert():
-                return static_rows.insert(database, statement)
+                return static_rows.insert(session, statement)
             case st.Update():
-                return static_rows.update(database, statement)
+                return static_rows.update(session, statement)
             case st.Delete():
-                return static_rows.delete(database, statement)
+                return static_rows.delete(session, statement)
             case st.AlterQuery():
-                return alter_query.alter_query(database, statement)
+                return alter_query.alter_query(session, statement)
             case st.DescribeQuery():
-                return alter_query.describe_query(database, statement)
+                return alter_query.describe_query(session, statement)
             case st.PauseQuery():
-                return alter_query.pause(database, statement)
+                return alter_query.pause(session, statement)
             case st.ResumeQuery():
-                return alter_query.resume(database, statement)
+                return alter_query.resume(session, statement)
             case us.CreateUser():
-                return accounts.create_user(database, statement)
+                return accounts.create_user(session.users, statement)
             case us.AlterUser():
-                return accounts.alter_user(database, statement)
+                return accounts.alter_user(session.users, statement)
             case us.CreateToken():
-                return accounts.create_token(database, statement)
+                return accounts.create_token(session.users, statement)
             case us.DropAccounts():
-                return accounts.drop_accounts(database, statement)
+                return accounts.drop_accounts(session.users, statement)
             case st.AlterSink():
-                return sinks.alter_sink(database, statement)
+                return sinks.alter_sink(session, statement)
             case st.Subscribe():
-                return select.refuse_subscribe(database, statement)
+                return select.refuse_subscribe(session, statement)
             case st.CancelStatement():
-                database.statements.cancel(statement.id, the_caller(database.users))
+                session.statements.cancel(statement.id, the_caller(session.users))
                 return done("CANCEL STATEMENT")
             case st.Show():
-                return show.show(database, statement)
+                return show.show(session, statement)
             case st.Describe():
-                return show.describe(database, statement)
+                return show.describe(session, statement)
             case st.Explain():
-                return explain.explain(database, statement)
+                return explain.explain(session, statement)
             case st.AcceptClock():
-                return clock.accept_clock(database)
+                return clock.accept_clock(session.clock)
             case st.AcceptDamage():
-                return damage.accept_damage(database)
+                return damage.accept_damage(session.damage)
             case st.Transaction():
                 return done(statement.kind)
             case _:

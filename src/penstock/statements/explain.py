@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import time
-from typing import TYPE_CHECKING
 
 from penstock.answers.sensor_coverage import hearing_of
 from penstock.catalog.model import QueryDefinition
@@ -19,45 +18,44 @@ from penstock.sql.explain.notation import amount
 from penstock.sql.explain.plan import explain as explain_plan
 from penstock.sql.plan import Plan, SparkPlan, looks_of, plan_from_json
 from penstock.sql.planning.one_shot import OneShotAggregate, asked_of_slices, asked_once
+from penstock.statements.descriptions import as_told, describe_query
 from penstock.statements.replies import rows_of
 from penstock.statements.rollups import explain_rollup
 from penstock.statements.select import answer_once, answered_from_log, asked_of_rollup, plan_of, rolled_up
+from penstock.statements.session import Session
 from penstock.views.results import Result
 
-if TYPE_CHECKING:
-    from penstock.database.database import Database
 
-
-def explain(database: Database, statement: st.Explain) -> Result:
-    state = database.catalog.state.frozen()  # of one moment, whatever is dropped meanwhile
+def explain(session: Session, statement: st.Explain) -> Result:
+    state = session.catalog.state.frozen()  # of one moment, whatever is dropped meanwhile
     lines: list[str] = []
     if isinstance(statement.target, str) and statement.target in state.rollups:
         rollup = state.rollups[statement.target]
-        return rows_of([{"plan": line} for line in explain_rollup(database, rollup, state)], ("plan",))
+        return rows_of([{"plan": line} for line in explain_rollup(session, rollup, state)], ("plan",))
     if isinstance(statement.target, str):
-        definition = state.queries.get(statement.target) or database.definition(statement.target)
+        definition = state.queries.get(statement.target) or session.definition(statement.target)
         plan = _stored(definition, state)
         if statement.analyze:
-            lines = _measured(database, definition.name)
+            lines = _measured(session, definition.name)
     elif (sliced := asked_of_slices(statement.target, state)) is not None:
-        return rows_of([{"plan": line} for line in _sliced_lines(database, sliced, statement.analyze)], ("plan",))
+        return rows_of([{"plan": line} for line in _sliced_lines(session, sliced, statement.analyze)], ("plan",))
     else:
         asked = asked_once(statement.target, state) if state.rollups else None
         if asked is not None:
             lines = plan_lines(asked.plan, state)
-        matched = asked_of_rollup(database, statement.target)
-        plan = plan_of(database, statement.target, standing=False, state=state)
+        matched = asked_of_rollup(session, statement.target)
+        plan = plan_of(session, statement.target, standing=False, state=state)
         if matched is not None:
             lines.append("    as far as that is asked for: added up here with the rows of the log, no Spark job")
         if statement.analyze:
             assert plan.spark is not None  # only cycles run kernels
-            lines += _analyzed(database, plan.spark, matched)
+            lines += _analyzed(session, plan.spark, matched)
     text = explain_plan(plan, state)
     if plan.aggregation is not None:
         lines = [*plan_lines(plan.aggregation, state), *lines]
     if isinstance(statement.target, str):
-        heard = _heard(database, plan)
-        lines = [*heard, *_kept(database, statement.target), *_ran(database, statement.target), *lines]
+        heard = _heard(session, plan)
+        lines = [*heard, *_kept(session, statement.target), *_ran(session, statement.target), *lines]
     return rows_of([{"plan": line} for line in [*text.splitlines(), *lines]], ("plan",))
 
 
@@ -70,47 +68,47 @@ def _stored(definition: QueryDefinition, state: CatalogState) -> Plan:
     return plan
 
 
-def _sliced_lines(database: Database, asked: OneShotAggregate, analyze: bool) -> list[str]:
+def _sliced_lines(session: Session, asked: OneShotAggregate, analyze: bool) -> list[str]:
     """A question that Spark SQL has no words for."""
-    state = database.catalog.state.frozen()
+    state = session.catalog.state.frozen()
     lines = [*explain_plan(asked.plan, state).splitlines(), *plan_lines(asked.plan, state)]
     lines.append("  asked once: rows of the log are read and aggregated here, nothing is kept, no Spark job")
     if analyze:
         began = time.monotonic()
-        found = answered_from_log(database, asked)
+        found = answered_from_log(session, asked)
         took = f"took: {(time.monotonic() - began) * 1000:.0f} ms"
         lines += [*found.notices, f"rows: {found.table.num_rows}", took, f"cycle: {found.cycle}"]
     return lines
 
 
-def _analyzed(database: Database, plan: SparkPlan, asked: OneShotAggregate | None) -> list[str]:
+def _analyzed(session: Session, plan: SparkPlan, asked: OneShotAggregate | None) -> list[str]:
     """What came of a question that is asked once."""
-    database.wait_for_own_writes()
+    session.wait_for_own_writes()
     began = time.monotonic()
-    rolled = rolled_up(database, asked) if asked is not None else None
+    rolled = rolled_up(session, asked) if asked is not None else None
     if rolled is not None:
         count, cycle, seconds = rolled.table.num_rows, rolled.cycle, time.monotonic() - began
         told = ["answered from a rollup and the log", *rolled.notices]
     else:
-        with database.statements.heavy_turn():
-            found, reason = answer_once(database, plan)
+        with session.statements.heavy_turn():
+            found, reason = answer_once(session, plan)
             told = [f"answered by Spark SQL, because {reason}"] if reason is not None else []
         count, cycle, seconds = found.table.num_rows, found.cycle, found.seconds
     return [*told, f"rows: {count}", f"took: {seconds * 1000:.0f} ms", f"cycle: {cycle}"]
 
 
-def _kept(database: Database, name: str) -> list[str]:
+def _kept(session: Session, name: str) -> list[str]:
     """How the answer of a query is kept between two questions, and why so."""
-    asked = database.definition(name)
+    asked = session.definition(name)
     reason = unheeded(plan_from_json(asked.plan), asked.strategy)
     told = [f"  strategy {asked.strategy}, as requested, changes nothing: {reason}"] if reason else []
-    with database.standing.locked() as store:
+    with session.standing.locked() as store:
         definition = store.state.queries.get(name)
         if definition is not None and store.is_reader(definition.id):
             return [*result_slice_lines(store.slices, definition.id), *told]
         if definition is None or definition.id not in store.answers:
             return told
-        standing = database.standing
+        standing = session.standing
         lines = [
             f"  answer kept: {standing.strategy_of(definition.id)}, because {standing.strategy_reason(definition.id)}"
         ]
@@ -123,16 +121,16 @@ def _kept(database: Database, name: str) -> list[str]:
         return [lines[0], *told, *lines[1:]]
 
 
-def _heard(database: Database, plan: Plan) -> list[str]:
+def _heard(session: Session, plan: Plan) -> list[str]:
     """How many of its sensors there are, and how many of them are missing."""
-    with database.standing.locked() as store:
+    with session.standing.locked() as store:
         found = [hearing_of(store, use) for use in looks_of(plan)]
     return list(dict.fromkeys(f"  {hearing}" for hearing in found if hearing is not None))
 
 
-def _ran(database: Database, name: str) -> list[str]:
+def _ran(session: Session, name: str) -> list[str]:
     """What the last step of a join did: which algorithm, why, and what it cost."""
-    with database.standing.locked() as store:
+    with session.standing.locked() as store:
         definition = store.state.queries.get(name)
         answer = store.answers.get(definition.id) if definition is not None else None
         if answer is None or answer.told is None:
@@ -156,16 +154,16 @@ def _ran(database: Database, name: str) -> list[str]:
     ]
 
 
-def _measured(database: Database, name: str) -> list[str]:
+def _measured(session: Session, name: str) -> list[str]:
     """The measured cost of a standing query and, where it answers, of an invocation now, which is not counted."""
-    facts = database.query(name)
+    facts = as_told(describe_query(session, session.definition(name)))
     done = f" ({facts['progress']:.0%} of its history read)" if facts["state"] == "FILLING" else ""
-    lines = [f"state: {facts['state']}{done}", f"cycle: {database.standing.store.cycle}"]
+    lines = [f"state: {facts['state']}{done}", f"cycle: {session.standing.store.cycle}"]
     if facts["matched"] is not None:
         lines.append(f"rows matched since registration: {facts['matched']}")
     if facts["state"] in ("RUNNING", "FINISHED") and facts["reason"] is None:
         began = time.monotonic()
-        rows = len(database.standing.held(name, asked=False).inside())
+        rows = len(session.standing.held(name, asked=False).inside())
         lines.append(f"rows inside the window: {rows}, found in {(time.monotonic() - began) * 1000:.1f} ms")
     if facts["seconds"] is not None:
         lines.append(f"last evaluation took: {facts['seconds'] * 1000:.0f} ms")

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from penstock.catalog.state import CatalogState
 from penstock.operators.base.view import unheeded
 from penstock.sql.plan import Plan
 from penstock.statements.retention_notice import beyond_retention
-
-if TYPE_CHECKING:
-    from penstock.database.database import Database
+from penstock.views.standing_queries import StandingQueries
 
 
-def notices_of(database: Database, name: str, plan: Plan, strategy: str | None, state: CatalogState) -> tuple[str, ...]:
+def notices_of(
+    standing: StandingQueries, name: str, plan: Plan, strategy: str | None, state: CatalogState
+) -> tuple[str, ...]:
     """All notices about a query."""
-    found = (beyond_retention(database, name, plan, state), strategy_unheeded(name, plan, strategy))
+    found = (beyond_retention(standing, name, plan, state), strategy_unheeded(name, plan, strategy))
     return tuple(notice for notice in found if notice is not None)
 
 

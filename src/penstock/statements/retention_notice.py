@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from penstock.catalog.model import Table
 from penstock.catalog.state import CatalogState
@@ -11,19 +10,17 @@ from penstock.expr.windows import FOREVER, TimeWindow, Window
 from penstock.operators.aggregate.rollups.rollup_choice import find_match
 from penstock.sql.plan import Plan, looks_of
 from penstock.types import format_duration
-
-if TYPE_CHECKING:
-    from penstock.database.database import Database
+from penstock.views.standing_queries import StandingQueries
 
 
-def beyond_retention(database: Database, name: str, plan: Plan, state: CatalogState) -> str | None:
+def beyond_retention(standing: StandingQueries, name: str, plan: Plan, state: CatalogState) -> str | None:
     """The notice for a query with a window that begins before its table's retention; None for other queries."""
     asked = plan.aggregation
     if asked is not None and (asked.latch is not None or find_match(asked, state) is not None):
         return None  # its state outlives the readings, or a rollup has them
     for table, window in _looks(plan, state):
         keep_us = table.options.retention_us
-        back_us = _reaches_back(database, table, window)
+        back_us = _reaches_back(standing, table, window)
         if keep_us is not None and back_us is not None and back_us > keep_us:
             kept = f'table "{table.name}" keeps readings for {format_duration(keep_us)}'
             return f'query "{name}" asks for more than there will be: {kept}; its answers say complete_from'
@@ -37,12 +34,12 @@ def _looks(plan: Plan, state: CatalogState) -> Iterator[tuple[Table, Window]]:
             yield state.tables[relation.table], relation.window
 
 
-def _reaches_back(database: Database, table: Table, window: Window) -> int | None:
+def _reaches_back(standing: StandingQueries, table: Table, window: Window) -> int | None:
     """How long before the table's NOW a window begins; None where that is not known or not bounded."""
     if not isinstance(window, TimeWindow) or abs(window.begin.offset_us) >= FOREVER:
         return None
     if window.begin.anchor != "constant":
         return -window.begin.offset_us
-    with database.standing.locked() as store:
+    with standing.locked() as store:
         now_us = store.now_of(table, None) if table.id in store.state.tables_by_id else None
     return now_us - window.begin.offset_us if now_us is not None else None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import orjson
 
@@ -17,18 +16,16 @@ from penstock.sql import statements as st
 from penstock.sql.plan import plan_to_json
 from penstock.sql.rollups import bind_create_rollup
 from penstock.statements.replies import done
+from penstock.statements.session import Session
 from penstock.streams.log.retention import own_now
 from penstock.streams.log.segments import list_what_is_there
 from penstock.views.results import Result
 
-if TYPE_CHECKING:
-    from penstock.database.database import Database
-
 ROLLUPS_MAX = 100
 
 
-def create_rollup(database: Database, statement: st.CreateRollup) -> Result:
-    state = database.catalog.state.frozen()
+def create_rollup(session: Session, statement: st.CreateRollup) -> Result:
+    state = session.catalog.state.frozen()
     if statement.if_not_exists and statement.name in state.rollups:
         return done("CREATE ROLLUP")
     found, plan = bind_create_rollup(statement, state)
@@ -39,21 +36,21 @@ def create_rollup(database: Database, statement: st.CreateRollup) -> Result:
         orjson.dumps([[[body]]])  # an entry has it in its body
     except TypeError:
         raise error("syntax_error", detail="the question is nested too deeply") from None
-    since_us = _all_there_since(database, state.tables_by_id[found.table_id])
-    database.catalog.create_rollup(
+    since_us = _all_there_since(session, state.tables_by_id[found.table_id])
+    session.catalog.create_rollup(
         replace(found, stored_plan=plan_text(body), since_us=since_us), statement.if_not_exists
     )
     return done("CREATE ROLLUP")
 
 
-def _all_there_since(database: Database, table: Table) -> int | None:
+def _all_there_since(session: Session, table: Table) -> int | None:
     """From which time on retention cannot have taken anything yet."""
-    segments = list_what_is_there(database.folder.log, table.id)
+    segments = list_what_is_there(session.folder.log, table.id)
     if not segments or table.options.retention_us is None:
         return None
-    return own_now(table, segments, database.clock) - table.options.retention_us
+    return own_now(table, segments, session.clock) - table.options.retention_us
 
 
-def explain_rollup(database: Database, rollup: RollupDefinition, state: CatalogState) -> list[str]:
+def explain_rollup(session: Session, rollup: RollupDefinition, state: CatalogState) -> list[str]:
     rolled = state.rolled_up(rollup.id)
-    return rollup_lines(rollup, rolled, database.rollups.failures.get(rollup.id)) if rolled is not None else []
+    return rollup_lines(rollup, rolled, session.rollups.failures.get(rollup.id)) if rolled is not None else []

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pyarrow as pa
 
 from penstock.catalog.state import CatalogState
@@ -18,89 +16,88 @@ from penstock.sql import statements as st
 from penstock.sql.plan import Plan, SparkPlan
 from penstock.sql.planning.one_shot import OneShotAggregate, asked_of_slices, asked_once
 from penstock.sql.planning.planner import invocation_of, plan_query
+from penstock.statements.invoke import invoke
+from penstock.statements.session import Session
 from penstock.views.results import Result
 
-if TYPE_CHECKING:
-    from penstock.database.database import Database
 
-
-def plan_of(database: Database, select: st.Select, standing: bool, state: CatalogState | None = None) -> Plan:
+def plan_of(session: Session, select: st.Select, standing: bool, state: CatalogState | None = None) -> Plan:
     """How a SELECT runs. Its tree is spent afterwards."""
-    state = state or database.catalog.state.frozen()  # a name that was found must not be gone a line later
+    state = state or session.catalog.state.frozen()  # a name that was found must not be gone a line later
     return plan_query(select, state, standing, SYSTEM_TABLES, shared=standing, joins=True, spent=True)
 
 
-def select(database: Database, statement: st.Select, alone: str | None = None) -> Result:
+def select(session: Session, statement: st.Select, alone: str | None = None) -> Result:
     """`alone`: the whole text, where there is nothing else in it and no parameters; it may be asked again."""
-    state = database.catalog.state.frozen()
+    state = session.catalog.state.frozen()
     name = invocation_of(statement, state)
     if name is not None:
         # The client expects its acknowledged writes in the answer; GET /v1/queries/NAME/rows does not wait.
-        database.wait_for_own_writes()
-        return database.invoke(name, statement.as_of)
+        session.wait_for_own_writes()
+        return invoke(session, name, statement.as_of, None)
     sliced = asked_of_slices(statement, state)
     if sliced is not None:
-        return answered_from_log(database, sliced)
-    asked = asked_of_rollup(database, statement)
-    found = rolled_up(database, asked) if asked is not None else None
+        return answered_from_log(session, sliced)
+    asked = asked_of_rollup(session, statement)
+    found = rolled_up(session, asked) if asked is not None else None
     if found is not None:
         return found
-    plan = plan_of(database, statement, standing=False, state=state).spark
+    plan = plan_of(session, statement, standing=False, state=state).spark
     assert plan is not None  # only cycles run kernels
     if alone is not None and asked is None:
-        database.known_questions.keep(alone, state.position, plan)
-    return answered(database, plan)
+        session.known_questions.keep(alone, state.position, plan)
+    return answered(session, plan)
 
 
-def asked_of_rollup(database: Database, statement: st.Select) -> OneShotAggregate | None:
+def asked_of_rollup(session: Session, statement: st.Select) -> OneShotAggregate | None:
     """The plan of a question that a rollup can help to answer, wherever its window begins."""
-    state = database.catalog.state.frozen()
+    state = session.catalog.state.frozen()
     asked = asked_once(statement, state) if state.rollups else None
     return asked if asked is not None and find_match(asked.plan, state) is not None else None
 
 
-def rolled_up(database: Database, asked: OneShotAggregate) -> Result | None:
+def rolled_up(session: Session, asked: OneShotAggregate) -> Result | None:
     """The answer with what a rollup has of readings that the log has no more; None where there is nothing of that."""
-    database.wait_for_own_writes()
-    with database.statements.heavy_turn():
-        found = answer_from_rollup(database.standing, asked)
-    return None if found is None else database.completeness.say(found, asked.plan, None, database.catalog.state)
+    session.wait_for_own_writes()
+    with session.statements.heavy_turn():
+        found = answer_from_rollup(session.standing, asked)
+    return None if found is None else session.completeness.say(found, asked.plan, None, session.catalog.state)
 
 
-def answered_from_log(database: Database, asked: OneShotAggregate) -> Result:
+def answered_from_log(session: Session, asked: OneShotAggregate) -> Result:
     """The answer to a question that Spark SQL cannot evaluate."""
-    database.wait_for_own_writes()
-    with database.statements.heavy_turn():
-        found = answer_from_log(database.standing, asked)
-    return database.completeness.say(found, asked.plan, None, database.catalog.state)
+    session.wait_for_own_writes()
+    with session.statements.heavy_turn():
+        found = answer_from_log(session.standing, asked)
+    return session.completeness.say(found, asked.plan, None, session.catalog.state)
 
 
-def answered(database: Database, plan: SparkPlan) -> Result:
+def answered(session: Session, plan: SparkPlan) -> Result:
     """The answer to a question that is asked once, with what was acknowledged before."""
-    database.wait_for_own_writes()
-    with database.statements.heavy_turn():
-        found, _ = answer_once(database, plan)
-    notices = _unobserved(database, plan, found.table)
+    session.wait_for_own_writes()
+    with session.statements.heavy_turn():
+        found, _ = answer_once(session, plan)
+    notices = _unobserved(session, plan, found.table)
     result = Result(found.table, cycle=found.cycle, now_us=found.now_us, notices=notices)
-    return database.completeness.say(result, plan, None, database.catalog.state)
+    return session.completeness.say(result, plan, None, session.catalog.state)
 
 
-def answer_once(database: Database, plan: SparkPlan) -> tuple[Evaluation, str | None]:
+def answer_once(session: Session, plan: SparkPlan) -> tuple[Evaluation, str | None]:
     """The answer, and why Spark gave it where the log, or a tree over another query's answer, might have."""
-    answer = database.once.get(plan.operator)
+    answer = session.once.get(plan.operator)
     if answer is None:
-        return database.evaluator.run(plan, None), None
+        return session.evaluator.run(plan, None), None
     try:
         return answer(plan), None
     except NotAnswered as reason:
-        return database.evaluator.run(plan, None), str(reason)
+        return session.evaluator.run(plan, None), str(reason)
 
 
-def _unobserved(database: Database, plan: SparkPlan, table: pa.Table) -> tuple[str, ...]:
+def _unobserved(session: Session, plan: SparkPlan, table: pa.Table) -> tuple[str, ...]:
     """A hint where an empty answer only means that no sensor of a table has been opened yet."""
     if table.num_rows:
         return ()
-    heads, tables = database.log.heads(), database.catalog.state.tables
+    heads, tables = session.log.heads(), session.catalog.state.tables
     streams = [r.table for r in plan.relations if r.kind == "stream" and r.table in tables]
     silent = [name for name in streams if not heads.get(tables[name].id)]
     return tuple(
@@ -109,9 +106,9 @@ def _unobserved(database: Database, plan: SparkPlan, table: pa.Table) -> tuple[s
     )
 
 
-def refuse_subscribe(database: Database, statement: st.Subscribe) -> Result:
+def refuse_subscribe(session: Session, statement: st.Subscribe) -> Result:
     """SUBSCRIBE needs a line that stays open."""
-    database.definition(statement.name)
+    session.definition(statement.name)
     raise error(
         "not_supported",
         feature="SUBSCRIBE in a single request",

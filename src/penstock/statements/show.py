@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pyarrow as pa
 
 from penstock.catalog.secrets import shown_options
@@ -14,29 +12,25 @@ from penstock.sql import statements as st
 from penstock.sql.plan import AggregatePlan, plan_from_json
 from penstock.statements.accounts import show_tokens, show_users
 from penstock.statements.replies import matching, rows_of
+from penstock.statements.session import Session
 from penstock.views.results import Result
 
-if TYPE_CHECKING:
-    from penstock.database.database import Database
 
-
-def show(database: Database, statement: st.Show) -> Result:
+def show(session: Session, statement: st.Show) -> Result:
     what = statement.what.lower()
-    state = database.catalog.state
+    state = session.catalog.state
     if what == "tables":
-        return rows_of(
-            [
-                {"name": t["name"], "key": ", ".join(t["key"]), "stream": (t["stream"] or {}).get("name")}
-                for t in database.tables()
-            ],
-            ("name", "key", "stream"),
-        )
+        rows = [
+            {"name": t.name, "key": ", ".join(t.key), "stream": t.stream.name if t.stream is not None else None}
+            for t in sorted(state.tables.values(), key=lambda t: t.name)
+        ]
+        return rows_of(rows, ("name", "key", "stream"))
     if what in SHOWN:
-        found = database.system.table(f"penstock.{what}").select(SHOWN[what])
+        found = session.system_table(f"penstock.{what}").select(SHOWN[what])
         if statement.table is not None:
             if "table_name" not in found.column_names:
                 raise error("not_supported", feature=f"SHOW {statement.what.upper()} of one table")
-            database.catalog_table(statement.table)
+            session.catalog_table(statement.table)
             found = found.filter(pa.compute.equal(found.column("table_name"), statement.table))
         if statement.like is not None:
             first = found.column(0)
@@ -60,14 +54,14 @@ def show(database: Database, statement: st.Show) -> Result:
         ]
         return rows_of(rows, ("name", "parameters", "returns"))
     if what == "users":
-        return show_users(database)
+        return show_users(session.users)
     if what == "tokens":
-        return show_tokens(database)
+        return show_tokens(session.users)
     if what == "settings":
         rows = [
             {
                 "name": s.name,
-                "value": shown_options({s.name: str(getattr(database.settings, s.name))})[s.name],
+                "value": shown_options({s.name: str(getattr(session.settings, s.name))})[s.name],
                 "meaning": s.sentence,
             }
             for s in SETTINGS
@@ -76,8 +70,8 @@ def show(database: Database, statement: st.Show) -> Result:
     raise error("not_supported", feature=f"SHOW {statement.what}")
 
 
-def describe(database: Database, statement: st.Describe) -> Result:
-    state = database.catalog.state
+def describe(session: Session, statement: st.Describe) -> Result:
+    state = session.catalog.state
     table, query = state.tables.get(statement.name), state.queries.get(statement.name)
     if table is not None:
         rows = [

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from penstock.catalog.model import QueryDefinition
 from penstock.errors import PenstockError, error, suggest
 from penstock.sinks.registry import check_sink
 from penstock.sql import statements as st
 from penstock.sql.plan import plan_from_json
 from penstock.statements.replies import done
+from penstock.statements.session import Session
 from penstock.types import Field
 from penstock.views.results import Result
 
-if TYPE_CHECKING:
-    from penstock.database.database import Database
 
-
-def create_sink(database: Database, statement: st.CreateSink, owner: str | None) -> Result:
-    state = database.catalog.state
+def create_sink(session: Session, statement: st.CreateSink, owner: str | None) -> Result:
+    state = session.catalog.state
     if statement.if_not_exists and statement.name in state.sinks:
         return done("CREATE SINK")
     query = state.queries.get(statement.query)
@@ -31,7 +27,7 @@ def create_sink(database: Database, statement: st.CreateSink, owner: str | None)
     except PenstockError as failure:
         named = [o.at for o in statement.options if failure.message.startswith(f'option "{o.name.lower()}":')]
         raise statement.source.point(failure, named[0] if named else statement.kind_at) from None
-    database.catalog.create_sink(statement.name, query, kind.name, options, owner, database.settings.sinks_max)
+    session.catalog.create_sink(statement.name, query, kind.name, options, owner, session.settings.sinks_max)
     return done("CREATE SINK")
 
 
@@ -50,6 +46,6 @@ def columns_of(query: QueryDefinition) -> tuple[Field, ...]:
     return tuple(Field(name, type_) for name, type_ in plan_from_json(query.plan).columns)
 
 
-def alter_sink(database: Database, statement: st.AlterSink) -> Result:
-    database.catalog.change_sink(statement.name, statement.paused)
+def alter_sink(session: Session, statement: st.AlterSink) -> Result:
+    session.catalog.change_sink(statement.name, statement.paused)
     return done("ALTER SINK")

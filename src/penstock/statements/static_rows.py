@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
@@ -11,25 +11,23 @@ from penstock.sensors.registry import check_addresses
 from penstock.sql import statements as st
 from penstock.sql.row_changes import bind_delete, bind_insert, bind_update
 from penstock.statements.replies import done
+from penstock.statements.session import Session
 from penstock.views.results import Result
 
-if TYPE_CHECKING:
-    from penstock.database.database import Database
 
-
-def insert(database: Database, statement: st.Insert) -> Result:
-    bound = bind_insert(statement, database.catalog.state)
-    table = database.catalog_table(bound.table)
+def insert(session: Session, statement: st.Insert) -> Result:
+    bound = bind_insert(statement, session.catalog.state)
+    table = session.catalog_table(bound.table)
     if table.stream is not None:
-        check_addresses(table, (row[-1] for row in bound.rows), database.address_rules)
-    count = database.catalog.insert_rows(bound.table, bound.rows)
+        check_addresses(table, (row[-1] for row in bound.rows), session.address_rules)
+    count = session.catalog.insert_rows(bound.table, bound.rows)
     return done(f"INSERT 0 {count}")
 
 
-def update(database: Database, statement: st.Update) -> Result:
-    bound = bind_update(statement, database.catalog.state)
-    table = database.catalog_table(bound.table)
-    rows = database.catalog.state.rows(table.id)
+def update(session: Session, statement: st.Update) -> Result:
+    bound = bind_update(statement, session.catalog.state)
+    table = session.catalog_table(bound.table)
+    rows = session.catalog.state.rows(table.id)
     current = rows.current()
     chosen = current.filter(pa.array(evaluate_mask(bound.where, current, current.num_rows)))
     assigned = {name: evaluate(e, chosen, chosen.num_rows) for name, e in bound.assignments.items()}
@@ -38,19 +36,19 @@ def update(database: Database, statement: st.Update) -> Result:
         names.append("_address")
         if table.stream.name in assigned:
             assigned["_address"] = assigned.pop(table.stream.name)
-            check_addresses(table, plain_values(assigned["_address"]), database.address_rules)
+            check_addresses(table, plain_values(assigned["_address"]), session.address_rules)
     columns = [plain_values(assigned.get(n, chosen.column(n))) for n in names]
     sids = chosen.column("_sid").to_pylist()
     changes = {sid: [c[i] for c in columns] for i, sid in enumerate(sids)}
-    return done(f"UPDATE {database.catalog.update_rows(bound.table, changes)}")
+    return done(f"UPDATE {session.catalog.update_rows(bound.table, changes)}")
 
 
-def delete(database: Database, statement: st.Delete) -> Result:
-    bound = bind_delete(statement, database.catalog.state)
-    table = database.catalog_table(bound.table)
-    current = database.catalog.state.rows(table.id).current()
+def delete(session: Session, statement: st.Delete) -> Result:
+    bound = bind_delete(statement, session.catalog.state)
+    table = session.catalog_table(bound.table)
+    current = session.catalog.state.rows(table.id).current()
     chosen = current.filter(pa.array(evaluate_mask(bound.where, current, current.num_rows)))
-    return done(f"DELETE {database.catalog.delete_rows(bound.table, chosen.column('_sid').to_pylist())}")
+    return done(f"DELETE {session.catalog.delete_rows(bound.table, chosen.column('_sid').to_pylist())}")
 
 
 def plain_values(column: pa.Array | pa.ChunkedArray) -> list[Any]:

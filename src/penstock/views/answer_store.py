@@ -68,7 +68,7 @@ class AnswerStore(RecordFold):
         self._follow_definitions(before, record)
         self._take_results(record)
         if record.info.get("snapshot"):
-            restore(self, record, self._folder)
+            restore(self.answers, record, self._folder)
             self.touched |= self.answers.keys()
         else:
             self._take_fills(record)
@@ -266,7 +266,7 @@ class AnswerStore(RecordFold):
 
     def to_snapshot(self) -> CommitRecord:
         """Everything in one record that `apply` takes as the first."""
-        return snapshot_of(self)
+        return snapshot_of(self, self.cycle, self.start)
 
 
 def _settle(answer: QueryState, filling: tuple[int, int] | None) -> None:

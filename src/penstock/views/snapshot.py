@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +11,7 @@ import pyarrow as pa
 from penstock.cycle.commit_files import ResultRow
 from penstock.cycle.commits import CommitRecord
 from penstock.cycle.folder import DataFolder
+from penstock.cycle.offset import Offset
 from penstock.cycle.record_queue import result_table
 from penstock.errors import PenstockError
 from penstock.expr.windows import any_from_json as window_from_json
@@ -20,13 +21,11 @@ from penstock.operators.select.bit_matrix import BitMatrixRef
 from penstock.operators.select.match_store import MatchStore
 from penstock.sql.plan import stream_uses
 from penstock.views.query_state import NEVER, QueryState
-
-if TYPE_CHECKING:
-    from penstock.views.answer_store import AnswerStore
+from penstock.views.record_fold import RecordFold
 
 
-def snapshot_of(store: AnswerStore) -> CommitRecord:
-    """Everything in one record that `AnswerStore.apply` takes as the first."""
+def snapshot_of(store: RecordFold, cycle: int, start: Offset | None) -> CommitRecord:
+    """Everything in one record that `AnswerStore.apply` takes as the first. `start`: where the cycle began."""
     assert store.offset is not None
     rows: list[ResultRow] = []
     details: dict[str, Any] = {}
@@ -57,8 +56,7 @@ def snapshot_of(store: AnswerStore) -> CommitRecord:
     rows.extend((table_id, "slices", 0, 0, payload) for table_id, payload in store.slices.snapshot())
     rows.extend(store.evaluations.snapshot())
     results = result_table(rows)
-    start = store.start or store.offset
-    return CommitRecord(store.cycle, start, store.offset, results, {"snapshot": details})
+    return CommitRecord(cycle, start or store.offset, store.offset, results, {"snapshot": details})
 
 
 def _matches(query_id: int, answer: QueryState) -> Iterator[ResultRow]:
@@ -83,9 +81,9 @@ def _match_store(table_id: int, match_store: MatchStore) -> Iterator[ResultRow]:
         yield table_id, "sheet", 0, lost.first, name.to_bytes()
 
 
-def restore(store: AnswerStore, record: CommitRecord, folder: DataFolder) -> None:
+def restore(answers: Mapping[int, QueryState], record: CommitRecord, folder: DataFolder) -> None:
     """Restore the state of each query, beside its matches, from a snapshot."""
-    for query_id, answer in store.answers.items():
+    for query_id, answer in answers.items():
         kept = record.info["snapshot"].get(str(query_id))
         if kept is None:
             continue

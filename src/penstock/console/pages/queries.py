@@ -13,7 +13,7 @@ from penstock.console.page_context import console
 from penstock.console.widgets.data_table import column, counted, listing, said, set_rows
 from penstock.console.widgets.parts import card, empty
 from penstock.database.database import Database
-from penstock.database.descriptions import describe_query
+from penstock.statements.descriptions import describe_query
 
 # Describing all of ten thousand queries would hold up the cycle; beyond this the costliest are shown, or those found.
 QUERIES_MAX = 200

@@ -21,11 +21,11 @@ from penstock.console.widgets.plan_drawing import draw
 from penstock.console.widgets.result_chart import POINTS_MAX
 from penstock.console.widgets.window_control import WindowControl
 from penstock.database.database import Database
-from penstock.database.descriptions import describe_query
 from penstock.database.flows import Flows
 from penstock.database.plan_graph import Passing, PlanGraph, plan_graph
 from penstock.database.query_changes import changes_of_query
 from penstock.errors import PenstockError
+from penstock.statements.descriptions import describe_query
 
 LIVE_EVERY_S = 0.5
 

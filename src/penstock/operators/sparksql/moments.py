@@ -10,7 +10,7 @@ from penstock.errors import PenstockError, error
 from penstock.expr.expression import Expr
 from penstock.expr.windows import FOREVER, TimeWindow
 from penstock.pipeline.spark_sql import Moment
-from penstock.sql.plan import Plan, Relation, SparkPlan, plan_from_json, stream_uses
+from penstock.sql.plan import Plan, Relation, SparkPlan, looks_of, plan_from_json, stream_uses
 from penstock.views.answer_store import AnswerStore
 from penstock.views.query_state import NEVER
 
@@ -66,6 +66,15 @@ def now_of_plan(plan: Plan, store: AnswerStore, state: CatalogState | None = Non
     assert store.offset is not None
     streams = [(table.id, predicate) for table, predicate in all_streams(plan, state or store.state)]
     return store.now_of_streams(streams) if streams else store.offset.now_us
+
+
+def streams_of(plan: Plan, state: CatalogState) -> list[tuple[int, Expr | None]]:
+    """Each stream a plan reads itself, by its table, with the static predicate that chooses its sensors."""
+    found = list(dict.fromkeys((u.table_id, u.static_predicate) for u in looks_of(plan)))
+    for relation in plan.relations if isinstance(plan, SparkPlan) else ():
+        if relation.kind == "stream" and relation.table in state.tables:
+            found.append((state.tables[relation.table].id, relation.static_predicate))
+    return found
 
 
 def all_streams(plan: Plan, state: CatalogState) -> list[tuple[Table, Expr | None]]:

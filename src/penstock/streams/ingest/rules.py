@@ -8,7 +8,7 @@ push that could not be written is taken back exactly.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -23,32 +23,14 @@ LATE, CLAMPED, UNORDERED = 1, 2, 4  # marks of an accepted reading
 COUNT_ACCEPTED, COUNT_REFUSED, COUNT_LATE, COUNT_CLAMPED, COUNT_DUPLICATE, COUNTS = 0, 1, 2, 3, 4, 5
 
 
-class OrderRules(NamedTuple):
-    """What decides about a reading. `retention` is -1 where the table keeps readings of any age."""
-
-    now: int
-    max_ahead: int
-    retention: int
-    policy: int
-    within: int
-
-
-class OrderState(NamedTuple):
-    """What the rules change: `newest` and `counts` by sid, `latest[0]` of the table, `remembered` time by key."""
-
-    newest: Any
-    latest: Any
-    counts: Any
-    remembered: Any
-
-
-class Decisions(NamedTuple):
-    """One per reading: what was decided, marks of accepted ones, and the state before."""
-
-    code: Any
-    marks: Any
-    old_newest: Any
-    old_remembered: Any
+# Plain tuples: Numba looks up the type of a named one again at each call, which takes longer than to judge a reading.
+# What decides: now, max_ahead, retention (-1: readings of any age are kept), policy, within.
+OrderRules = tuple[int, int, int, int, int]
+# What the rules change: newest and counts by sid, latest[0] of the table, the remembered time by key. In this order:
+# newest, latest, counts, remembered.
+OrderState = tuple[Any, Any, Any, Any]
+# One per reading: the code of what was decided, marks of accepted ones, and the newest and remembered time before.
+Decisions = tuple[Any, Any, Any, Any]
 
 
 @kernel
@@ -154,9 +136,9 @@ def warm_up() -> None:
     """Compile, or load from the cache on disk, before the first push has to wait for it."""
     sids, ints, codes = np.zeros(1, np.int32), np.zeros(1, np.int64), np.zeros(1, np.uint8)
     counts = np.zeros((1, COUNTS), np.int64)
-    state = OrderState(ints.copy(), ints.copy(), counts, ints.copy())
-    out = Decisions(codes, codes.copy(), ints.copy(), ints.copy())
-    apply_rules(sids, ints, ints.copy(), OrderRules(0, 0, -1, REFUSE, 0), state, out)
+    state = (ints.copy(), ints.copy(), counts, ints.copy())
+    out = (codes, codes.copy(), ints.copy(), ints.copy())
+    apply_rules(sids, ints, ints.copy(), (0, 0, -1, REFUSE, 0), state, out)
     take_back(sids, ints, state, out)
     raise_newest(ints, sids, ints, sids)
     # Columns of the log come read-only, which is another type to the compiler.

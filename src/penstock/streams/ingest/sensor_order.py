@@ -25,7 +25,6 @@ from penstock.streams.ingest.rules import (
     NO_TIME,
     REFUSE,
     Decisions,
-    OrderRules,
     OrderState,
     apply_rules,
     take_back,
@@ -52,7 +51,7 @@ class Verdict:
     old_latest: int
 
     def decisions(self) -> Decisions:
-        return Decisions(self.code, self.marks, self.old_newest, self.old_remembered)
+        return self.code, self.marks, self.old_newest, self.old_remembered
 
 
 @dataclass(slots=True)
@@ -108,7 +107,7 @@ class SensorOrder:
         )
         keeps = options.retention_us if options.retention_us is not None and options.time == "valid" else -1
         within = self.keys.within_us if self.keys is not None else 0
-        rules = OrderRules(now, options.max_ahead_us, keeps, POLICIES[options.out_of_order], within)
+        rules = (now, options.max_ahead_us, keeps, POLICIES[options.out_of_order], within)
         apply_rules(sids, stored, verdict.keys, rules, self._state(), verdict.decisions())
         return verdict
 
@@ -135,7 +134,7 @@ class SensorOrder:
 
     def _state(self) -> OrderState:
         remembered = self.keys.times if self.keys is not None else _NO_KEYS
-        return OrderState(self.newest, self.latest, self.counts, remembered)
+        return self.newest, self.latest, self.counts, remembered
 
     def _numbers(
         self, table: Table, sids: np.ndarray[Any, np.dtype[np.int32]], times: Ints, fields: list[pa.Array], now: int

@@ -12,6 +12,7 @@ from penstock.expr.kernel import kernel
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+Pairs = tuple[Floats, Floats]
 
 # Cuts a double into two halves of 26 bits.
 _HALVES = 134217729.0
@@ -93,13 +94,14 @@ def _over(high: float, low: float, divisor: float) -> tuple[float, float]:
 
 
 @kernel
-def product_of_sums(
-    count: Ints, high: Floats, low: Floats, x_high: Floats, x_low: Floats, y_high: Floats, y_low: Floats
-) -> Floats:
+def product_of_sums(count: Ints, products: Pairs, x: Pairs, y: Pairs) -> Floats:
     """Per cell the sum of products about the means, from the sum of products and both sums: s - x * y / n.
 
-    What is no more than the rounding of so many sums is 0.
+    Each sum is a pair of arrays, high and low. What is no more than the rounding of so many sums is 0.
     """
+    high, low = products
+    x_high, x_low = x
+    y_high, y_low = y
     out = np.zeros(len(count))
     for i in range(len(count)):
         if count[i] == 0:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +13,8 @@ from penstock.types import BOOLEAN, Type
 
 _KINDS = frozenset({"INT", "BIGINT", "DOUBLE", "TIMESTAMP", "BOOLEAN"})
 _PARTS = ("ts", "position", "value", "known")
+# A plain tuple: Numba looks up the type of a named one again at each call, which takes longer than a short call.
+_Rows = tuple[Ints, Ints, Numbers, Ints]
 
 
 class Ends(Partial):
@@ -38,7 +40,7 @@ class Ends(Partial):
     def add(self, state: State, values: Values) -> None:
         values = counted(values)
         ones = np.ones(len(values.cells), np.int64)
-        row = _Rows(values.times, values.positions, values.numbers[0], values.valid.astype(np.int64))
+        row = values.times, values.positions, values.numbers[0], values.valid.astype(np.int64)
         self._take(state, values.cells, ones, row, row)
 
     def merge(self, state: State, at: Ints, other: State) -> None:
@@ -46,20 +48,7 @@ class Ends(Partial):
 
     def _take(self, state: State, at: Ints, counts: Ints, first: _Rows, last: _Rows) -> None:
         for own, new, sign in ((_rows_of(state, "first"), first, -1), (_rows_of(state, "last"), last, 1)):
-            take_ends(
-                state["count"],
-                at,
-                counts,
-                own.ts,
-                own.position,
-                own.value,
-                own.known,
-                new.ts,
-                new.position,
-                new.value,
-                new.known,
-                sign,
-            )
+            take_ends(state["count"], at, counts, own, new, sign)
         np.add.at(state["count"], at, counts)
 
     def finish(self, function: str, state: State, type_: Type, parameter: Any = None) -> pa.Array:
@@ -79,15 +68,8 @@ def counted(values: Values) -> Values:
     return Values(values.cells[chosen], numbers, values.times[chosen], values.positions[chosen], values.valid[chosen])
 
 
-class _Rows(NamedTuple):
-    ts: Ints
-    position: Ints
-    value: Numbers
-    known: Ints
-
-
 def _rows_of(state: State, end: str) -> _Rows:
-    return _Rows(*(state[f"{end}_{part}"] for part in _PARTS))
+    return state[f"{end}_ts"], state[f"{end}_position"], state[f"{end}_value"], state[f"{end}_known"]
 
 
 @kernel
@@ -95,17 +77,13 @@ def take_ends(
     count: Ints,
     at: Ints,
     counts: Ints,
-    ts: Ints,
-    position: Ints,
-    value: Numbers,
-    known: Ints,
-    new_ts: Ints,
-    new_position: Ints,
-    new_value: Numbers,
-    new_known: Ints,
+    own: _Rows,
+    new: _Rows,
     sign: int,
 ) -> None:
     """Keep the row with the smallest (sign -1) or largest (1) time and position per cell."""
+    ts, position, value, known = own
+    new_ts, new_position, new_value, new_known = new
     fresh = count == 0
     for i in range(len(at)):
         c = at[i]

@@ -45,9 +45,8 @@ class Moments(Partial):
 
     def finish(self, function: str, state: State, type_: Type, parameter: Any = None) -> pa.Array:
         count = state["count"]
-        about = product_of_sums(
-            count, state["square_high"], state["square_low"], *(state[n] for n in ("high", "low", "high", "low"))
-        )
+        squares, sums = (state["square_high"], state["square_low"]), (state["high"], state["low"])
+        about = product_of_sums(count, squares, sums, sums)
         least = 2 if function.endswith("_samp") else 1
         divisor = np.maximum(count - (least - 1), 1).astype(np.float64)
         spread: Floats = np.maximum(about, 0.0) / divisor

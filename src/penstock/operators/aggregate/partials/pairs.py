@@ -59,10 +59,7 @@ class Pairs(Partial):
         one, two = name[0], name[1]
         return product_of_sums(
             state["count"],
-            state[f"{name}_high"],
-            state[f"{name}_low"],
-            state[f"{one}_high"],
-            state[f"{one}_low"],
-            state[f"{two}_high"],
-            state[f"{two}_low"],
+            (state[f"{name}_high"], state[f"{name}_low"]),
+            (state[f"{one}_high"], state[f"{one}_low"]),
+            (state[f"{two}_high"], state[f"{two}_low"]),
         )

@@ -52,7 +52,8 @@ def fold_integers(values: Any, valid: Any, first: int, end: int) -> Any:
 
 
 @kernel
-def merge_doubles(counts: Any, uppers: Any, lowers: Any, leasts: Any, greatests: Any, first: int, end: int) -> Any:
+def merge_doubles(nodes: Any, first: int, end: int) -> Any:
+    counts, uppers, lowers, leasts, greatests = nodes
     count, total, rest, least, greatest = 0, 0.0, 0.0, np.nan, -np.inf
     for i in range(first, end):
         v = uppers[i]
@@ -70,7 +71,8 @@ def merge_doubles(counts: Any, uppers: Any, lowers: Any, leasts: Any, greatests:
 
 
 @kernel
-def merge_integers(counts: Any, uppers: Any, lowers: Any, leasts: Any, greatests: Any, first: int, end: int) -> Any:
+def merge_integers(nodes: Any, first: int, end: int) -> Any:
+    counts, uppers, lowers, leasts, greatests = nodes
     count, upper, lower, least, greatest = 0, 0, 0, _LARGEST, _SMALLEST
     for i in range(first, end):
         count += counts[i]
@@ -104,18 +106,16 @@ def leaf_integers(values: Any, valid: Any, rows: int, first: int, end: int, into
 def inner_doubles(below: Any, nodes: int, first: int, end: int, into: Any) -> None:
     """Nodes first .. end over `nodes` nodes of the level below."""
     counts, uppers, lowers, leasts, greatests = into
-    c, u, low, least, greatest = below
     for n in range(first, end):
         counts[n], uppers[n], lowers[n], leasts[n], greatests[n] = merge_doubles(
-            c, u, low, least, greatest, n * FANOUT, min(nodes, (n + 1) * FANOUT)
+            below, n * FANOUT, min(nodes, (n + 1) * FANOUT)
         )
 
 
 @kernel
 def inner_integers(below: Any, nodes: int, first: int, end: int, into: Any) -> None:
     counts, uppers, lowers, leasts, greatests = into
-    c, u, low, least, greatest = below
     for n in range(first, end):
         counts[n], uppers[n], lowers[n], leasts[n], greatests[n] = merge_integers(
-            c, u, low, least, greatest, n * FANOUT, min(nodes, (n + 1) * FANOUT)
+            below, n * FANOUT, min(nodes, (n + 1) * FANOUT)
         )

@@ -133,7 +133,7 @@ class AggregateTree:
     def _run(self, level: int, first: int, end: int) -> Totals:
         if level < 0:
             return Totals(self.kind, 0, *_FOLD[self.kind](self._values, self._valid, first, end))
-        return Totals(self.kind, 0, *_MERGE[self.kind](*self._levels[level], first, end))
+        return Totals(self.kind, 0, *_MERGE[self.kind](self._levels[level], first, end))
 
     def _of(self, rows: tuple[Array, ...], wanted: Bools) -> Totals:
         chosen = int(np.count_nonzero(wanted))

@@ -62,12 +62,12 @@ def match_ranges(
     for rows with a NULL in a column that the program loads; combinations with such a NULL must not come here.
     """
     everywhere = np.empty(0, np.bool_) if usable is None else usable
-    return _match(program.code, program.constants, outer, columns, everywhere, lows, highs)
+    return _match((program.code, program.constants), outer, columns, everywhere, lows, highs)
 
 
 @kernel
 def _match(
-    code: Int64s, constants: Float64s, outer: Float64s, columns: Float64s, usable: Bools, lows: Int64s, highs: Int64s
+    program: tuple[Int64s, Float64s], outer: Float64s, columns: Float64s, usable: Bools, lows: Int64s, highs: Int64s
 ) -> tuple[Int64s, Int64s]:
     stack = np.empty((DEEPEST, CHUNK))
     # One byte per candidate, looked at eight at a time: most candidates fail.
@@ -84,7 +84,7 @@ def _match(
             if len(usable):
                 for i in range(size):
                     true[i] = usable[begin + i]
-            _run(code, constants, outer, k, columns, begin, size, stack, true)
+            _run(program, outer, columns, (k, begin, size), stack, true)
             _keep(true, stack[0], size)
             if count + size > len(rows):
                 combinations, rows = _grown(combinations, count), _grown(rows, count)
@@ -113,16 +113,15 @@ def _grown(values: Int64s, count: int) -> Int64s:
 
 @kernel
 def _run(
-    code: Int64s,
-    constants: Float64s,
+    program: tuple[Int64s, Float64s],
     outer: Float64s,
-    combination: int,
     columns: Float64s,
-    begin: int,
-    size: int,
+    chunk: tuple[int, int, int],
     stack: Float64s,
     true: Bytes,
 ) -> None:
+    code, constants = program
+    combination, begin, size = chunk
     top = -1
     for line in range(len(code)):
         op = code[line, 0]

@@ -55,25 +55,10 @@ def search(
 ) -> Int64s:
     """Rows of all combinations found, one line per stream."""
     assert options.upper is not None
-    return _search(
-        events,
-        packed.starts,
-        packed.ts,
-        packed.key,
-        packed.fresh,
-        packed.values,
-        packed.offsets,
-        conditions.code,
-        conditions.first,
-        conditions.constants,
-        _due(conditions.needs, orders),
-        options.upper,
-        orders,
-        options.chained,
-        options.windows,
-        options.refine,
-        slots,
-    )
+    rows = (packed.starts, packed.ts, packed.key, packed.fresh, packed.values, packed.offsets)
+    programs = (conditions.code, conditions.first, conditions.constants, _due(conditions.needs, orders))
+    tests = (options.upper, options.chained, options.windows, options.refine)
+    return _search(events, rows, programs, orders, tests, slots)
 
 
 def _due(needs: Int64s, orders: Int64s) -> Int64s:
@@ -88,23 +73,15 @@ def _due(needs: Int64s, orders: Int64s) -> Int64s:
 @kernel
 def _search(
     events: Events,
-    starts: Int64s,
-    ts: Int64s,
-    key: Int64s,
-    fresh: Bools,
-    values: Float64s,
-    offsets: Int64s,
-    code: Int64s,
-    first: Int64s,
-    constants: Float64s,
-    due: Int64s,
-    upper: Int64s,
+    rows: tuple[Int64s, Int64s, Int64s, Bools, Float64s, Int64s],
+    programs: tuple[Int64s, Int64s, Float64s, Int64s],
     orders: Int64s,
-    chained: bool,
-    windows: int,
-    refine: bool,
+    tests: tuple[Int64s, bool, int, bool],
     slots: Int64s,
 ) -> Int64s:
+    starts, ts, key, fresh, values, offsets = rows
+    code, first, constants, due = programs
+    upper, chained, windows, refine = tests
     n = len(starts) - 1
     last = n - 2
     keyed = len(key) == len(ts)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from penstock.catalog.model import QueryDefinition, Table
 from penstock.clock import format_timestamp
 from penstock.operators.base.view import view_of
 from penstock.sql.plan import Plan, evaluated_by_spark, plan_from_json
+from penstock.statements.session import Session
 from penstock.types import format_duration
 from penstock.views.query_state import QueryState
-
-if TYPE_CHECKING:
-    from penstock.database.database import Database
 
 # Cycles wait for this: ten thousand queries are not described all at once.
 _AT_ONCE = 250
@@ -45,14 +43,14 @@ def describe_table(table: Table) -> dict[str, Any]:
     }
 
 
-def describe_queries(database: Database) -> list[dict[str, Any]]:
+def describe_queries(session: Session) -> list[dict[str, Any]]:
     """All standing queries by name: what they are, how they are doing, what they cost."""
-    definitions = sorted(database.catalog.state.queries.values(), key=lambda q: q.name)
+    definitions = sorted(session.catalog.state.queries.values(), key=lambda q: q.name)
     described = []
     for first in range(0, len(definitions), _AT_ONCE):
-        with database.standing.locked() as store:
+        with session.standing.locked() as store:
             some = definitions[first : first + _AT_ONCE]
-            described += [_describe_query(database, d, store.answers.get(d.id)) for d in some]
+            described += [_describe_query(session, d, store.answers.get(d.id)) for d in some]
     return described
 
 
@@ -62,21 +60,21 @@ def as_told(facts: dict[str, Any]) -> dict[str, Any]:
     return {**facts, "last_invoked": format_timestamp(last_us) if last_us is not None else None}
 
 
-def describe_query(database: Database, definition: QueryDefinition) -> dict[str, Any]:
+def describe_query(session: Session, definition: QueryDefinition) -> dict[str, Any]:
     """One of them."""
-    with database.standing.locked() as store:
-        return _describe_query(database, definition, store.answers.get(definition.id))
+    with session.standing.locked() as store:
+        return _describe_query(session, definition, store.answers.get(definition.id))
 
 
-def _describe_query(database: Database, definition: QueryDefinition, answer: QueryState | None) -> dict[str, Any]:
-    whole = database.standing.store.spark_plans.get(definition.id)
+def _describe_query(session: Session, definition: QueryDefinition, answer: QueryState | None) -> dict[str, Any]:
+    whole = session.standing.store.spark_plans.get(definition.id)
     plan = whole or (answer.whole if answer is not None else None) or plan_from_json(definition.plan)
     view = view_of(plan.operator)
-    failure = database.standing.store.evaluations.failure(definition.id)
-    message = answer.error if answer is not None else _reader_failure(database, definition.id)
+    failure = session.standing.store.evaluations.failure(definition.id)
+    message = answer.error if answer is not None else _reader_failure(session, definition.id)
     message = failure.message if message is None and failure is not None else message
     message = definition.quarantined or message
-    state, progress = _state(database, definition, plan, answer, message)
+    state, progress = _state(session, definition, plan, answer, message)
     return {
         "name": definition.name,
         "id": definition.id,
@@ -88,20 +86,20 @@ def _describe_query(database: Database, definition: QueryDefinition, answer: Que
         "runs": view.runs(plan),
         "reason": plan.spark.reason if evaluated_by_spark(plan) and plan.spark is not None else None,
         "window": view.window(plan),
-        "matched": database.standing.store.matched(definition.id) if answer is not None else None,
+        "matched": session.standing.store.matched(definition.id) if answer is not None else None,
         "error": message,
-        "strategy": database.standing.strategy_of(definition.id) if answer is not None else None,
+        "strategy": session.standing.strategy_of(definition.id) if answer is not None else None,
         "strategy_asked": definition.strategy,
-        "memory": _memory(database, definition.id) if answer is not None or plan.spark is not None else None,
-        "invocations": database.usage.invocations(definition.id),
-        "last_invoked": database.usage.last_us(definition.id),
-        "seconds": database.evaluator.seconds(definition.id),
-        **database.costs.of(definition.id),
+        "memory": _memory(session, definition.id) if answer is not None or plan.spark is not None else None,
+        "invocations": session.usage.invocations(definition.id),
+        "last_invoked": session.usage.last_us(definition.id),
+        "seconds": session.evaluator.seconds(definition.id),
+        **session.costs.of(definition.id),
     }
 
 
 def _state(
-    database: Database, definition: QueryDefinition, plan: Plan, answer: QueryState | None, message: str | None
+    session: Session, definition: QueryDefinition, plan: Plan, answer: QueryState | None, message: str | None
 ) -> tuple[str, float]:
     if definition.quarantined is not None:
         return "FAILED", 1.0
@@ -113,12 +111,12 @@ def _state(
         return "FAILED", 1.0
     if answer is not None and answer.filling is not None:
         return "FILLING", answer.progress
-    return "FINISHED" if definition.id in database.standing.finished else "RUNNING", 1.0
+    return "FINISHED" if definition.id in session.standing.finished else "RUNNING", 1.0
 
 
-def _reader_failure(database: Database, query_id: int) -> str | None:
+def _reader_failure(session: Session, query_id: int) -> str | None:
     """The error of a query that reads a join: its own error, or that of the join."""
-    store = database.standing.store
+    store = session.standing.store
     plan = store.spark_plans.get(query_id)
     if plan is None:
         return None
@@ -126,5 +124,5 @@ def _reader_failure(database: Database, query_id: int) -> str | None:
     return store.reader_failures.get(query_id) or next((why for why in joins if why is not None), None)
 
 
-def _memory(database: Database, query_id: int) -> int:
-    return database.standing.memory_of(query_id) + database.on_demand.memory_of(query_id)
+def _memory(session: Session, query_id: int) -> int:
+    return session.standing.memory_of(query_id) + session.on_demand.memory_of(query_id)

@@ -2,48 +2,45 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from penstock.answers.subscription import Subscription
 from penstock.cycle.folder import DataFolder
 from penstock.errors import error
 from penstock.sinks.follower import DeliveryLimits
 from penstock.sinks.runner import SinkEnvironment, SinkRunner
+from penstock.statements.invoke import subscribe
+from penstock.statements.session import Session
 from penstock.views.results import Event
-
-if TYPE_CHECKING:
-    from penstock.database.database import Database
 
 
 class SinkQueries:
     """Gives sinks the answers of standing queries; their reads do not count as invocations."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    def __init__(self, session: Session) -> None:
+        self._session = session
 
     def subscribe(self, name: str, from_cycle: int | None, changes: bool) -> Subscription:
-        return self._database.subscribe(name, from_cycle, changes)
+        return subscribe(self._session, name, from_cycle, changes)
 
     def answer(self, name: str) -> Event:
-        database = self._database
-        found = database.standing.invoke(database.definition(name).name)
+        session = self._session
+        found = session.standing.invoke(session.definition(name).name)
         if found.cycle is None:
             raise error("not_ready", detail=f'query "{name}" has no answer yet', hint="it comes with a later cycle")
         return Event(found.cycle, found.now_us, found.table)
 
     def last_cycle(self) -> int:
-        last = self._database.standing.feed.last()
+        last = self._session.standing.feed.last()
         return last.cycle if last is not None else 0
 
 
-def sink_runner(database: Database) -> SinkRunner:
+def sink_runner(session: Session) -> SinkRunner:
     """The sinks of a database, not started yet."""
-    folder: DataFolder = database.folder
-    settings = database.settings
+    folder: DataFolder = session.folder
+    settings = session.settings
     files = folder.outbox if not settings.sink_files else folder.root / settings.sink_files
     return SinkRunner(
-        SinkQueries(database),
+        SinkQueries(session),
         folder.sinks,
-        SinkEnvironment(folder.read_id(), files, database.clock, database.address_rules),
+        SinkEnvironment(folder.read_id(), files, session.clock, session.address_rules),
         DeliveryLimits(max(2, settings.cycles_keep), settings.sink_backlog_mb << 20),
     )
