@@ -25,8 +25,8 @@ hypothesis.settings.load_profile("fast" if FAST else "any machine")
 # A property that fails shows its example before the limit of a test (300 s) ends it without a word of it.
 hypothesis.internal.conjecture.engine.MAX_SHRINKING_SECONDS = 60
 # Stories of several tests on one server: each goes on where the one before it stopped.
-STORIES = ("tests/console/",)
-WITH_SPARK = ("tests/cluster/", "tests/kill/", "tests/live/", "tests/pipeline/")
+STORIES = ("tests/browser/",)
+WITH_SPARK = ("tests/cluster/", "tests/kill/", "tests/live/", "tests/spark/")
 # Some of these take many seconds. They are dealt last and one by one, so that the processes end together.
 LONG = ("tests/crash/", "tests/oracle/", "tests/pipeline_pure/")
 # What `make test-fast` leaves out: a JVM, a browser, processes that are killed, servers in a process of their own, and

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.clock import SECOND, format_timestamp
-from tests.pipeline.asking import rows_of
 from tests.pipeline_pure.world import Pipe
+from tests.spark.asking import rows_of
 from tests.sql.test_resample import WAYS, Reading, rounded
 
 BEGAN_US = 1_763_189_000_000_000

@@ -14,8 +14,8 @@ import pytest
 from penstock.answers.subscription import Subscription
 from penstock.clock import SECOND
 from tests.oracle.holds import Reading, held
-from tests.pipeline.asking import at
 from tests.pipeline_pure.world import Pipe
+from tests.spark.asking import at
 
 # Of the first eight, these run every line that decides an answer; lines that measure costs run when time has passed.
 SEEDS = range(60) if os.environ.get("PENSTOCK_SOAK") else (0, 1, 4, 6)

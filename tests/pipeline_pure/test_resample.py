@@ -9,9 +9,9 @@ import pytest
 
 from penstock.errors import PenstockError
 from penstock.operators.resample import answer, samples
-from tests.pipeline.asking import ask, rows_of
 from tests.pipeline_pure.resampling import ASKED, WINDOW, Row, World, at, heard, in_order
 from tests.pipeline_pure.world import Pipe
+from tests.spark.asking import ask, rows_of
 from tests.sql.test_resample import WAYS, Reading, rounded
 
 

@@ -13,9 +13,9 @@ from penstock.errors import PenstockError
 from penstock.operators.resample import once, samples, stream
 from penstock.operators.resample.answer import ResampleAt
 from penstock.operators.resample.samples import pieces_in_time
-from tests.pipeline.asking import ask, rows_of
 from tests.pipeline_pure.resampling import ASKED, WINDOW, World, at, in_order
 from tests.pipeline_pure.world import Pipe
+from tests.spark.asking import ask, rows_of
 
 ALL = f"SELECT t.n, RESAMPLE(v.ppm, 8 SECONDS, LINEAR) AS linear FROM times t, v {WINDOW}"
 

@@ -9,9 +9,9 @@ from decimal import Decimal
 
 from penstock.clock import SECOND
 from penstock.database.plan_graph import plan_graph
-from tests.pipeline.asking import ask, rows_of
 from tests.pipeline_pure.resampling import ASKED, OPTIONS, WINDOW, Row, World, at, heard, in_order
 from tests.pipeline_pure.world import Pipe
+from tests.spark.asking import ask, rows_of
 from tests.sql.test_resample import WAYS, rounded
 
 

@@ -1,4 +1,4 @@
-"""The demo's plant and picture, without a server. tests/pipeline runs the whole of it."""
+"""The demo's plant and picture, without a server. tests/live runs the whole of it."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from playwright.sync_api import WebSocketRoute, expect
 
-from tests.console.browser import Visitor, chromium, serving
+from tests.browser.browser import Visitor, chromium, serving
 
 expect.set_options(timeout=120_000)
 COUNT = re.compile(r"[1-9][\d,]*")

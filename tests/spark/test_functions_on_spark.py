@@ -16,8 +16,8 @@ from penstock.pipeline.registry import REMOVED
 from penstock.sql.functions import FUNCTIONS
 from penstock.sql.plan import SparkPlan
 from penstock.sql.spark.text import NOW
-from tests.pipeline.conftest import CANARY, CANARY_NAME
 from tests.security.test_functions import OURS, SPARK_NAMES
+from tests.spark.conftest import CANARY, CANARY_NAME
 from tests.sql.world import World
 from tests.support.listed_calls import TABLE, listed_calls
 

@@ -1,4 +1,4 @@
-"""`python -m tests.console.serve_local PORT FOLDER`: a server with the console whose cycles run without Spark.
+"""`python -m tests.browser.serve_local PORT FOLDER`: a server with the console whose cycles run without Spark.
 
 Everything but Spark is the real thing: log, catalog, sensors, cycles, answers. A question that only Spark SQL can
 answer is refused.

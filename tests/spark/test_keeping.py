@@ -9,7 +9,7 @@ from pathlib import Path
 
 from penstock.database.database import Database
 from penstock.settings import Settings
-from tests.pipeline.asking import answer, ask, at, eventually, push
+from tests.spark.asking import answer, ask, at, eventually, push
 from tests.support.local_engine import LocalEngine
 from tests.support.workload import check_answers, create_tables, questions, reading
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.database.database import Database
-from tests.pipeline.asking import eventually
+from tests.spark.asking import eventually
 from tests.support.recipes import ANSWERS, check, push, recipes, set_up
 
 

@@ -20,8 +20,8 @@ from penstock.errors import PenstockError
 from penstock.pipeline.jobs import statement_jobs
 from penstock.security.caller import Caller, acting_as
 from penstock.settings import Settings
-from tests.pipeline.conftest import clear
 from tests.server.live import Live, serving
+from tests.spark.conftest import clear
 
 ROWS = 10_000
 PUSHES = 3 if os.environ.get("PENSTOCK_SOAK") else 2  # meanwhile, cross joins have every processor

@@ -17,7 +17,7 @@ from websockets.sync.client import connect
 
 import penstock
 from penstock.security.users import Users
-from tests.console.browser import Visitor, chromium, serving
+from tests.browser.browser import Visitor, chromium, serving
 
 expect.set_options(timeout=120_000)
 PASSWORDS = {"root": "the root of it all", "rita": "rita only reads"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.database.database import Database
-from tests.pipeline.asking import answer, eventually, push
+from tests.spark.asking import answer, eventually, push
 
 
 def test_what_retention_takes_is_answered_from_the_rollup_and_what_spark_answers_says_that_it_is_short(

@@ -8,8 +8,8 @@ import pytest
 
 from penstock.database.database import Database
 from tests.operators.reference import xxhash64
-from tests.pipeline.asking import answer, ask, at
-from tests.pipeline.conftest import clear
+from tests.spark.asking import answer, ask, at
+from tests.spark.conftest import clear
 
 ASKED = (
     "APPROX_COUNT(*) AS n, APPROX_SUM(ppm) AS s, APPROX_DISTINCT(kind) AS d, APPROX_PERCENTILE(ppm, 0.0) AS p,"

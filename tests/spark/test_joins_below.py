@@ -9,8 +9,8 @@ import pytest
 
 from penstock.database.database import Database
 from penstock.operators.sparksql import input_files, join_rows
-from tests.pipeline.asking import Rows, ask, eventually, rows_of
-from tests.pipeline.test_joins import joined, push_piece
+from tests.spark.asking import Rows, ask, eventually, rows_of
+from tests.spark.test_joins import joined, push_piece
 
 __all__ = ["joined"]
 SOAK = bool(os.environ.get("PENSTOCK_SOAK"))

@@ -10,7 +10,7 @@ import pytest
 
 from penstock.database.database import Database
 from penstock.sql.plan import AggregatePlan, plan_from_json
-from tests.pipeline.asking import Rows, ask
+from tests.spark.asking import Rows, ask
 
 CALLS = (
     "COUNT(*), COUNT(ppm), SUM(ppm), AVG(ppm), MIN(ppm), MAX(ppm), SUM(n), AVG(n), MIN(n), MAX(n), VAR_SAMP(ppm), VAR_POP(ppm),"

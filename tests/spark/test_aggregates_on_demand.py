@@ -15,7 +15,7 @@ from penstock.sql import statements as st
 from penstock.sql.parse import parse_script
 from penstock.sql.plan import SparkPlan
 from penstock.statements.select import plan_of
-from tests.pipeline.asking import at
+from tests.spark.asking import at
 
 TABLE = (
     "CREATE TABLE probes (id INT PRIMARY KEY, place TEXT, r STREAM (x DOUBLE, n INT, big BIGINT, word TEXT))"

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from tests.console.browser import ROOT, Visitor, browsing, chromium, serving, visiting
+from tests.browser.browser import ROOT, Visitor, browsing, chromium, serving, visiting
 from tests.support.mosquitto import PROGRAM, free_port, needs_mosquitto
 from tests.test_docs import blocks_of
 

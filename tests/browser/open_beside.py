@@ -1,4 +1,4 @@
-"""`python -m tests.console.open_beside FOLDER`: open the console while a thread is in the middle of making a tuple.
+"""`python -m tests.browser.open_beside FOLDER`: open the console while a thread is in the middle of making a tuple.
 
 NiceGUI is one per process, so it is opened in one of its own. Prints the status of its first page and what became of
 the tuple.

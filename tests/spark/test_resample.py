@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from penstock.database.database import Database
-from tests.pipeline.asking import ask, at, eventually
+from tests.spark.asking import ask, at, eventually
 from tests.sql.test_resample import SECOND, WAYS, Reading, rounded
 
 WINDOW = "BEGIN ('2026-01-05 10:00:10') END ('2026-01-05 10:00:50')"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.database.database import Database
-from tests.pipeline.asking import Rows, answer, at, make_meters, push, wait_for_the_fill
+from tests.spark.asking import Rows, answer, at, make_meters, push, wait_for_the_fill
 
 READINGS = [(1 + n % 2, float(n), n) for n in range(7)]
 

@@ -9,7 +9,7 @@ import pytest
 from penstock.database.database import Database
 from penstock.errors import PenstockError
 from penstock.functions.regular_expressions import FUNCTIONS, SPARK_PREFIX
-from tests.pipeline.conftest import clear
+from tests.spark.conftest import clear
 
 TEXTS = "CREATE TABLE texts (id INT PRIMARY KEY, s TEXT, p TEXT)"
 # What Java's regular expressions would try for longer than the sun will shine.

@@ -23,7 +23,7 @@ from tests.oracle.generate import seeded_script
 from tests.oracle.making import make_query
 from tests.oracle.on_spark import Story, on_wall_clock, oracle_session, show_log
 from tests.oracle.questions import Table
-from tests.pipeline.conftest import clear
+from tests.spark.conftest import clear
 
 SOAK = bool(os.environ.get("PENSTOCK_SOAK"))
 # Seeds that failed once and were mended stay here.

@@ -8,8 +8,8 @@ import pytest
 
 from penstock.database.database import Database
 from penstock.errors import PenstockError
-from tests.pipeline.asking import Rows, ask
-from tests.pipeline.conftest import clear
+from tests.spark.asking import Rows, ask
+from tests.spark.conftest import clear
 
 
 @pytest.fixture(scope="module")

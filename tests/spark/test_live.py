@@ -15,7 +15,7 @@ from penstock.database.database import Database
 from penstock.errors import PenstockError
 from penstock.expr.predicate_index import PredicateIndex
 from penstock.views.results import Event
-from tests.pipeline.asking import answer, ask, at, eventually, make_meters, push, rows_of
+from tests.spark.asking import answer, ask, at, eventually, make_meters, push, rows_of
 
 
 def events_until(subscription: Subscription, enough: int) -> list[Event]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.database.database import Database
-from tests.pipeline.asking import ask, eventually, rows_of
+from tests.spark.asking import ask, eventually, rows_of
 
 
 def test_only_the_sensors_that_survive_the_initial_scan_are_opened(db: Database) -> None:

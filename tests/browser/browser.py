@@ -58,7 +58,7 @@ def serving(folder: Path) -> Iterator[str]:
     """The address of a console; its server ends with the block."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-    command = [sys.executable, "-m", "tests.console.serve_local", str(port), str(folder)]
+    command = [sys.executable, "-m", "tests.browser.serve_local", str(port), str(folder)]
     with (folder.parent / "server.log").open("w+") as log:
         process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT)
         try:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import BrowserContext
 
-from tests.console.browser import Visitor, browsing, first_visit, profile
+from tests.browser.browser import Visitor, browsing, first_visit, profile
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ import pytest
 
 from penstock.database.database import Database
 from tests.oracle.holds import Reading, held
-from tests.pipeline.asking import answer, ask, eventually, make_meters, push
+from tests.spark.asking import answer, ask, eventually, make_meters, push
 
 Holds = Callable[[Reading], bool]
 ABOVE = "n > 5 FOR 10 SECONDS"

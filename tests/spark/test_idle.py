@@ -9,7 +9,7 @@ import pytest
 
 from penstock.database.database import Database
 from penstock.settings import Settings
-from tests.pipeline.asking import make_meters, push
+from tests.spark.asking import make_meters, push
 from tests.support.local_engine import LocalEngine
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.database.database import Database
-from tests.pipeline.asking import answer, ask, make_meters, push, wait_for_the_fill
+from tests.spark.asking import answer, ask, make_meters, push, wait_for_the_fill
 
 
 def test_history_and_new_readings_count_and_others_read_the_state(db: Database) -> None:
