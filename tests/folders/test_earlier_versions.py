@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.pipeline_pure.world import Pipe
 from tests.support.folder_fixture import FOLDERS, QUERIES, plain_rows, readings
+from tests.support.pipe import Pipe
 
 VERSIONS = sorted(path.name.removesuffix(".tar.gz") for path in FOLDERS.glob("*.tar.gz"))
 

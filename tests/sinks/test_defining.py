@@ -11,8 +11,8 @@ import pytest
 from penstock.catalog.secrets import secrets_of, shown_options, without
 from penstock.errors import PenstockError
 from penstock.sinks.registry import KINDS
-from tests.pipeline_pure.world import Pipe
 from tests.sinks.world import Receiver, eventually, hot_probes, push, sink
+from tests.support.pipe import Pipe
 
 NOWHERE = "http://127.0.0.1:9/hook"  # the discard port: nobody listens
 

@@ -12,10 +12,10 @@ import pytest
 
 from penstock.errors import PenstockError
 from penstock.sinks.mqtt import topic_of
-from tests.pipeline_pure.world import Pipe
 from tests.sinks.broker import Listener
 from tests.sinks.world import eventually, hot_probes, push, sink
 from tests.support.mosquitto import Mosquitto, needs_mosquitto
+from tests.support.pipe import Pipe
 
 pytestmark = needs_mosquitto
 

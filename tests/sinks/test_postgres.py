@@ -15,8 +15,8 @@ from penstock.errors import PenstockError
 from penstock.sinks import postgres
 from penstock.sinks.base import Place, SinkBatch
 from penstock.sinks.registry import parse_options
-from tests.pipeline_pure.world import Pipe
 from tests.sinks.world import eventually, hot_probes, kill, push, sink
+from tests.support.pipe import Pipe
 from tests.support.postgres import ABSENT, PrivatePostgres, find_binaries, private_postgres
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from penstock.clock import ManualClock
 from penstock.database.database import Database
-from tests.pipeline_pure.clock_world import YEAR_2099_US
 from tests.spark.asking import answer, eventually
+from tests.support.clock_world import YEAR_2099_US
 
 
 def test_cycles_go_on_at_the_servers_now_while_the_wall_clock_is_in_2099(
