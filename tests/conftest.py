@@ -64,7 +64,7 @@ NOT_FAST = (
     "tests/security/test_injection.py",
     "tests/security/test_slow_readers.py",
     "tests/server/test_run.py",
-    "tests/streams/test_crash.py",
+    "tests/streams/log/test_crash.py",
     "tests/views/test_many_queries.py",
 )
 # One of these waits for half a minute: with many others in one bunch it is not dealt last.

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from penstock.sql.plan import SparkPlan, plan_from_json
-from tests.operators.reference import xxhash64
+from tests.expr.reference import xxhash64
 from tests.support.pipe import Pipe
 
 WINDOW = "BEGIN (NOW - 1 HOUR) END (NOW)"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from penstock.database.database import Database
-from tests.operators.reference import xxhash64
+from tests.expr.reference import xxhash64
 from tests.spark.asking import answer, ask, at
 from tests.spark.conftest import clear
 

@@ -12,7 +12,7 @@ from penstock.expr.evaluate import evaluate
 from penstock.expr.expression import Call, Column, Literal
 from penstock.functions.calendar_parts import PARTS, UNITS
 from penstock.types import DOUBLE, INT, TEXT, TIMESTAMP
-from tests.operators.reference import value_of
+from tests.expr.reference import value_of
 
 T = Column("t", TIMESTAMP)
 EPOCH, LAST = datetime(1970, 1, 1), datetime(9999, 12, 31, 23, 59, 59, 999_999)

@@ -12,7 +12,7 @@ import pytest
 from penstock.streams.log.segment_rows import read_slice
 from penstock.streams.log.segments import list_segments, slices
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 COMMIT = ["log:begin", "log:written", "log:synced", "log:renamed", "log:folder_synced", "log:answered"]
 MERGE = [
     "compact:written",
@@ -26,7 +26,7 @@ MERGE = [
 def run(folder: Path, steps: list[str]) -> list[str]:
     """Exit codes of one process per step, each on the folder that the one before left behind."""
     environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
-    command = [sys.executable, "-m", "tests.streams.crash_child", str(folder), *steps]
+    command = [sys.executable, "-m", "tests.streams.log.crash_child", str(folder), *steps]
     done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=280, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout.split()

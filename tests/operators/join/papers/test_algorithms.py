@@ -19,7 +19,7 @@ from penstock.operators.join.papers.conditions import Conditions
 from penstock.operators.join.papers.registry import ALGORITHMS, Algorithm
 from penstock.operators.join.papers.sides import Counters, Side
 from penstock.types import BOOLEAN, DOUBLE
-from tests.operators.joins.brute import FORMS, Combination, as_combinations, combinations, joins, windows
+from tests.operators.join.brute import FORMS, Combination, as_combinations, combinations, joins, windows
 from tests.support.examples import examples
 
 EVERY = {**ALGORITHMS, **BASELINES}

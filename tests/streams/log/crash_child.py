@@ -1,6 +1,6 @@
 """Pushes readings until it dies at one step of a commit or a merge, and goes on after a restart.
 
-`python -m tests.streams.crash_child FOLDER STEP:COUNT ...` runs one process after the other on the folder, each
+`python -m tests.streams.log.crash_child FOLDER STEP:COUNT ...` runs one process after the other on the folder, each
 ending without a word when it reaches its step for the COUNTth time. Prints their exit codes: 7 if it died there.
 All are forks of this one, which has imported everything but started nothing: that takes the seconds out.
 """

@@ -9,7 +9,7 @@ from bench.joins_baselines import BASELINES
 from penstock.operators.join.kernels.bounds import Bounds, close
 from penstock.operators.join.papers.registry import ALGORITHMS
 from penstock.operators.join.papers.sides import COUNTED, Counters, Side
-from tests.operators.joins.brute import windows
+from tests.operators.join.brute import windows
 
 
 def streams(n: int, rows: int, span: int, keys: int | None, seed: int = 1) -> list[Side]:

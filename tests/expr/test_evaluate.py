@@ -15,8 +15,8 @@ from penstock.expr.evaluate import evaluate, evaluate_mask, evaluate_static
 from penstock.expr.expression import Call, Column, Expr, Literal
 from penstock.functions import OPERATIONS
 from penstock.types import BIGINT, BINARY, BOOLEAN, DOUBLE, INT, TEXT, TIMESTAMP, Field, Type, parse_type
-from tests.operators.reference import SPECIAL, STRICT, value_of
-from tests.operators.strategies import Batch, calls_of, expressions, with_rows
+from tests.expr.reference import SPECIAL, STRICT, value_of
+from tests.expr.strategies import Batch, calls_of, expressions, with_rows
 from tests.support.examples import examples
 
 

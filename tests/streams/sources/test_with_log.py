@@ -24,7 +24,7 @@ from penstock.types import DOUBLE, INT, Field
 from tests.sensors.world import FAST, PATIENCE_S, wait_until
 
 VALUE = (Field("value", DOUBLE),)
-NAB = Path(__file__).parents[1] / "data" / "nab"
+NAB = Path(__file__).parents[2] / "data" / "nab"
 NEAR = AddressRules(SensorFiles(NAB))
 
 
