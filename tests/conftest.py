@@ -16,7 +16,7 @@ import pytest
 
 from tests.support.examples import FAST, FAST_EXAMPLES
 
-pytest_plugins = ["tests.support.pipe_fixtures"]
+pytest_plugins = ["tests.support.pipe_fixtures", "tests.support.service_fixtures"]
 
 # How long an example takes to make or to run says something about the machine, and nothing about what is tested.
 hypothesis.settings.register_profile(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,13 +17,6 @@ from tests.support.mosquitto import Mosquitto, needs_mosquitto
 from tests.support.pipe import Pipe
 
 pytestmark = needs_mosquitto
-
-
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[Mosquitto]:
-    made = Mosquitto(tmp_path / "broker")
-    yield made
-    made.stop()
 
 
 def to_mqtt(pipe: Pipe, broker: Mosquitto, options: str) -> None:

@@ -15,7 +15,6 @@ from penstock.sql.postgres_differences import DIFFERENCES
 from penstock.sql.spark.text import NOW
 from penstock.types import Type, parse_type
 from tests.sql.world import World
-from tests.support.postgres import ABSENT, find_binaries, private_postgres
 from tests.support.postgres_calls import (
     AGGREGATES,
     CALLS,
@@ -27,7 +26,6 @@ from tests.support.postgres_calls import (
     differences,
     equal,
     function_of,
-    postgres_answers,
     python_value,
     row_values,
     type_fits,
@@ -37,12 +35,8 @@ _ALIVE = 2**62
 
 
 @pytest.fixture(scope="module")
-def answers() -> Iterator[Answers]:
-    binaries = find_binaries()
-    if binaries is None:
-        pytest.skip(ABSENT)
-    with private_postgres(binaries) as server:
-        yield postgres_answers(server)
+def answers(postgres_answers: Answers) -> Answers:
+    return postgres_answers
 
 
 @pytest.fixture(scope="module")

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import pytest
-
 from penstock.sql.parse import parse_select
 from penstock.sql.plan import AggregatePlan
 from penstock.sql.planning.planner import plan_query
 from penstock.types import BIGINT, BOOLEAN, DOUBLE, INT, TEXT
 from tests.support.pipe import Pipe
-from tests.support.postgres import ABSENT, find_binaries, private_postgres
 from tests.support.postgres_calls import (
     AGGREGATES,
     COLUMNS,
     ROWS,
+    Answers,
     differences,
     plain,
-    postgres_answers,
     row_values,
 )
 
@@ -24,12 +21,8 @@ _TYPES = {"double": DOUBLE, "int64": BIGINT, "int32": INT, "bool": BOOLEAN, "str
 _USED = ("g", "h", "k", "i", "j", "b", "d", "o")
 
 
-def test_slices_answer_as_postgresql_does(pipe: Pipe) -> None:
-    binaries = find_binaries()
-    if binaries is None:
-        pytest.skip(ABSENT)
-    with private_postgres(binaries) as server:
-        answers = postgres_answers(server)
+def test_slices_answer_as_postgresql_does(pipe: Pipe, postgres_answers: Answers) -> None:
+    answers = postgres_answers
     fields = ", ".join(f"{name} {COLUMNS[name][0]}" for name in _USED)
     pipe.db.execute(f"CREATE TABLE v (id INT PRIMARY KEY, r STREAM ({fields})); INSERT INTO v VALUES (1, NULL)")
     kept = {}
