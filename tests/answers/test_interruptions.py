@@ -11,10 +11,8 @@ from typing import Any
 
 import pytest
 
-from penstock.answers import read_your_writes
 from penstock.clock import format_timestamp
 from penstock.errors import PenstockError
-from penstock.views.readiness import Readiness
 from tests.support.interrupting import Interrupting
 from tests.support.pipe import BEGAN_US, Pipe
 
@@ -146,10 +144,9 @@ def interrupt(pipe: Pipe, interrupting: Interrupting, place: Path, kind: str, ho
 
 
 @pytest.fixture(autouse=True)
-def no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Cycles come when a test says so: nobody has to wait for one."""
-    monkeypatch.setattr(read_your_writes, "READ_YOUR_WRITES_S", 0.0)
-    monkeypatch.setattr(Readiness.wait_ready, "__defaults__", (0.0,))
+def no_patience(pipe: Pipe) -> None:
+    """Cycles come when a test says so: no operation has to wait for one."""
+    pipe.set_intervals(own_writes_s=0.0, ready_s=0.0)
 
 
 def interruptions(count: int, seed: int) -> list[tuple[str, str, str, int]]:

@@ -7,15 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from penstock.views import standing_queries
+from penstock.views.intervals import Intervals
 from tests.support.pipe import Pipe
 
 
 @pytest.fixture
-def long(pipes: Callable[..., Pipe], monkeypatch: pytest.MonkeyPatch) -> Pipe:
+def long(pipes: Callable[..., Pipe]) -> Pipe:
     """Thirteen cycles, each with one reading, with snapshots at 5 and 10 and no record pruned yet."""
-    monkeypatch.setattr(standing_queries, "SNAPSHOT_EVERY", 5)
-    pipe = pipes(cycles_keep=100)
+    pipe = pipes(intervals=Intervals(snapshot_cycles=5), cycles_keep=100)
     pipe.probes()
     pipe.db.execute("CREATE QUERY seen AS SELECT value FROM probes BEGIN (NOW - 1 HOUR) END (NOW)")
     while pipe.db.standing.store.cycle < 13:

@@ -12,7 +12,7 @@ from penstock.catalog import writer
 from penstock.catalog.journal import journal_file, journal_files
 from penstock.catalog.snapshot import list_snapshots
 from penstock.cycle import definitions
-from penstock.views import standing_queries
+from penstock.views.intervals import Intervals
 from tests.support.pipe import BEGAN_US, Pipe
 
 NAMES = ("first", "second", "joined", "third")
@@ -83,8 +83,7 @@ def test_a_journal_without_its_first_lines_starts_also_where_no_commit_record_is
     pipes: Callable[..., Pipe], monkeypatch: pytest.MonkeyPatch, lost: bool
 ) -> None:
     monkeypatch.setattr(writer, "SNAPSHOT_ENTRIES", 2)
-    monkeypatch.setattr(standing_queries, "SNAPSHOT_EVERY", 4)
-    pipe = pipes(cycles_keep=2)
+    pipe = pipes(intervals=Intervals(snapshot_cycles=4), cycles_keep=2)
     fill(pipe)
     pipe.db._tidy()
     before = answers(pipe)

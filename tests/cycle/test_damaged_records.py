@@ -13,7 +13,7 @@ from penstock.cycle.commit_files import read_record
 from penstock.errors import PenstockError
 from penstock.sinks.backlog import Backlog
 from penstock.sinks.result_reader import Reader
-from penstock.views import standing_queries
+from penstock.views.intervals import Intervals
 from tests.support.pipe import BEGAN_US, Pipe
 
 NAMES = ("seen", "mean", "pairs")
@@ -27,21 +27,19 @@ def answers(pipe: Pipe) -> tuple[list[float], ...]:
 def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, tuple[list[float], ...]]:
     """Thirteen cycles, each with one reading, with snapshots at 5 and 10; the folder and its answers."""
     folder = tmp_path_factory.mktemp("made") / "data"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(standing_queries, "SNAPSHOT_EVERY", 5)
-        pipe = Pipe(folder, cycles_keep=100)
-        pipe.probes()
-        pipe.db.execute("CREATE QUERY seen AS SELECT value FROM probes BEGIN (NOW - 1 HOUR) END (NOW)")
-        pipe.db.execute("CREATE QUERY mean AS SELECT AVG(value) AS value FROM probes BEGIN (NOW - 1 HOUR) END (NOW)")
-        pipe.db.execute(
-            "CREATE QUERY pairs AS SELECT a.value FROM probes a, probes b WINDOW(a,b) = 1 MINUTE"
-            " WHERE a.id = b.id AND a.value < b.value BEGIN (NOW - 1 HOUR) END (NOW)"
-        )
-        while pipe.db.standing.store.cycle < 13:
-            pipe.push(float(pipe.db.standing.store.cycle))
-            pipe.engine.cycle()
-        before = answers(pipe)
-        pipe.db.stop()
+    pipe = Pipe(folder, intervals=Intervals(snapshot_cycles=5), cycles_keep=100)
+    pipe.probes()
+    pipe.db.execute("CREATE QUERY seen AS SELECT value FROM probes BEGIN (NOW - 1 HOUR) END (NOW)")
+    pipe.db.execute("CREATE QUERY mean AS SELECT AVG(value) AS value FROM probes BEGIN (NOW - 1 HOUR) END (NOW)")
+    pipe.db.execute(
+        "CREATE QUERY pairs AS SELECT a.value FROM probes a, probes b WINDOW(a,b) = 1 MINUTE"
+        " WHERE a.id = b.id AND a.value < b.value BEGIN (NOW - 1 HOUR) END (NOW)"
+    )
+    while pipe.db.standing.store.cycle < 13:
+        pipe.push(float(pipe.db.standing.store.cycle))
+        pipe.engine.cycle()
+    before = answers(pipe)
+    pipe.db.stop()
     return folder, before
 
 

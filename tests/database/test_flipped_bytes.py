@@ -17,7 +17,7 @@ from penstock.cycle import definitions
 from penstock.errors import PenstockError
 from penstock.operators.join.steps import results
 from penstock.streams.log import checksums
-from penstock.views import standing_queries
+from penstock.views.intervals import Intervals
 from tests.support.pipe import BEGAN_US, Pipe
 
 FLIPS = 7  # bytes of each file, spread over it
@@ -62,9 +62,8 @@ def answers(pipe: Pipe) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(standing_queries, "SNAPSHOT_EVERY", 5)
         patch.setattr(results, "INLINE_ROWS", 0)
-        pipe = Pipe(tmp_path_factory.mktemp("made") / "data", **settings())
+        pipe = Pipe(tmp_path_factory.mktemp("made") / "data", intervals=Intervals(snapshot_cycles=5), **settings())
         pipe.probes()
         pipe.db.execute("CREATE TABLE calm (id INT PRIMARY KEY, reading STREAM (value DOUBLE))")
         pipe.db.execute("INSERT INTO calm VALUES (1, NULL)")

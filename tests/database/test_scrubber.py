@@ -13,7 +13,7 @@ from penstock.cli.main import app
 from penstock.database import scrubber
 from penstock.database.verification import files_of, verify_folder
 from penstock.operators.join.steps import results
-from penstock.views import standing_queries
+from penstock.views.intervals import Intervals
 from tests.support.pipe import Pipe
 
 SEEN = "CREATE QUERY seen AS SELECT value FROM probes BEGIN (NOW - 1 HOUR) END (NOW)"
@@ -25,9 +25,8 @@ PAIRS = (
 
 @pytest.fixture
 def filled(pipes: Callable[..., Pipe], monkeypatch: pytest.MonkeyPatch) -> Pipe:
-    monkeypatch.setattr(standing_queries, "SNAPSHOT_EVERY", 5)
     monkeypatch.setattr(results, "INLINE_ROWS", 0)
-    pipe = pipes(compact_after_segments=2)
+    pipe = pipes(intervals=Intervals(snapshot_cycles=5), compact_after_segments=2)
     pipe.probes()
     pipe.db.execute(SEEN)
     pipe.db.execute(PAIRS)

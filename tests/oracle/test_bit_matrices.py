@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from penstock.views import standing_queries
 from tests.oracle.losing import ChangingRig, Losing
 from tests.oracle.rig import Rig
 from tests.oracle.watching import WatchingRig
@@ -32,8 +31,6 @@ def test_a_story_told_through_sheets_gives_the_oracles_answers(
 def test_whoever_follows_a_query_through_sheets_sees_what_the_oracle_says(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(standing_queries, "SNAPSHOT_EVERY", 7)
-    monkeypatch.setattr(standing_queries, "TRIM_EVERY", 3)
     losing = Losing(seed, monkeypatch)
     rig = WatchingRig(tmp_path / "data", seed)
     _run(rig, seed, losing)

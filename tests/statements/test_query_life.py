@@ -9,7 +9,7 @@ import pytest
 
 from penstock.catalog.journal import JournalReader
 from penstock.errors import PenstockError
-from penstock.views import standing_queries
+from penstock.views.intervals import Intervals
 from tests.support.pipe import BEGAN_US, Pipe
 
 PAIRS = (
@@ -87,13 +87,9 @@ def test_a_handle_works_after_a_restart_and_remembers_when_it_was_asked(pipe: Pi
     assert b"hot" not in (pipe.folder / "usage.json").read_bytes() and pipe.db.usage.invocations(facts["id"]) == 0
 
 
-def test_a_handle_works_after_days_restarts_and_forgotten_cycles(
-    pipes: Callable[..., Pipe], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_handle_works_after_days_restarts_and_forgotten_cycles(pipes: Callable[..., Pipe]) -> None:
     """Its client is away for a week. Meanwhile the server is restarted each day, cycles are folded and retention takes."""
-    monkeypatch.setattr(standing_queries, "SNAPSHOT_EVERY", 3)
-    monkeypatch.setattr(standing_queries, "TRIM_EVERY", 2)
-    pipe = pipes(cycles_keep=2)
+    pipe = pipes(intervals=Intervals(snapshot_cycles=3, trim_cycles=2), cycles_keep=2)
     pipe.probes("WITH (retention = '3 DAYS')")
     pipe.db.register([("hot", HOT), ("days", HOT.replace("1 HOUR", "50 HOURS")), ("pairs", PAIRS)])
     pipe.engine.drain()

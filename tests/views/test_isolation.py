@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from penstock.clock import SECOND
-from penstock.views import standing_queries
+from penstock.views.intervals import Intervals
 from tests.support.examples import SOAK
 from tests.support.pipe import BEGAN_US, Pipe
 
@@ -45,7 +45,8 @@ class Twins:
 
     def __init__(self, pipes: Callable[..., Pipe], seed: int) -> None:
         self.random = random.Random(seed)
-        self.both = (pipes(), pipes())
+        intervals = Intervals(snapshot_cycles=9, trim_cycles=4)
+        self.both = (pipes(intervals=intervals), pipes(intervals=intervals))
         self.others: dict[str, str] = {}
         self.made = self.now = 0
         for pipe in self.both:
@@ -122,11 +123,7 @@ class Twins:
 
 
 @pytest.mark.parametrize("seed", range(2 if SOAK else 1))
-def test_queries_that_come_change_and_go_change_nobody_elses_answer(
-    pipes: Callable[..., Pipe], seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(standing_queries, "SNAPSHOT_EVERY", 9)
-    monkeypatch.setattr(standing_queries, "TRIM_EVERY", 4)
+def test_queries_that_come_change_and_go_change_nobody_elses_answer(pipes: Callable[..., Pipe], seed: int) -> None:
     twins = Twins(pipes, seed)
     twins.push()
     twins.cycle()

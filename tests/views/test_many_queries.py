@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.cycle.cut import Limits
-from penstock.views import standing_queries
+from penstock.views.intervals import Intervals
 from tests.support.pipe import BEGAN_US, Pipe
 
 MS = 1000
@@ -80,12 +80,8 @@ class Churn:
 
 
 @pytest.mark.parametrize("seed", range(3) if os.environ.get("PENSTOCK_SOAK") else (2,))
-def test_churn_changes_nobody_elses_answer(
-    pipes: Callable[..., Pipe], seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(standing_queries, "SNAPSHOT_EVERY", 11)
-    monkeypatch.setattr(standing_queries, "TRIM_EVERY", 4)
-    churn = Churn(pipes(), seed)
+def test_churn_changes_nobody_elses_answer(pipes: Callable[..., Pipe], seed: int) -> None:
+    churn = Churn(pipes(intervals=Intervals(snapshot_cycles=11, trim_cycles=4)), seed)
     pipe = churn.pipe
     churn.register(150)
     sheets = 0

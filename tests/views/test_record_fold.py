@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from penstock.views import standing_queries
 from penstock.views.answer_store import AnswerStore
 from penstock.views.stream_clock_index import StreamClockIndex
 from tests.sinks.world import eventually
@@ -68,7 +67,7 @@ def test_a_subscriber_whose_callback_fails_does_not_stop_the_pipeline(pipe: Pipe
 
 
 def test_a_snapshot_that_finds_no_room_is_left_for_later(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(standing_queries, "SNAPSHOT_EVERY", 1)
+    pipe.set_intervals(snapshot_cycles=1)
     monkeypatch.setattr(pipe.engine.commits, "write_snapshot", fail)
     pipe.push(2.0)
     pipe.engine.drain()

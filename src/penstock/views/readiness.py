@@ -7,9 +7,9 @@ import threading
 from penstock.errors import PenstockError, error
 from penstock.views.answer_store import AnswerStore
 from penstock.views.feed import CommitFeed
+from penstock.views.intervals import Intervals
 from penstock.views.query_state import QueryState
 
-WAIT_S = 10.0
 FIRST_EVALUATION_S = 60.0
 _MENDING = {
     "table_not_found": "drop the query, create it anew",
@@ -26,6 +26,7 @@ class Readiness:
     _lock: threading.RLock
     store: AnswerStore
     feed: CommitFeed
+    intervals: Intervals
 
     def _answer_of(self, name: str) -> QueryState | None:
         with self._lock:
@@ -135,7 +136,9 @@ class Readiness:
         """Wait a little for a query that is still filling its window; then raise an error with its state."""
         with self._lock:
             evaluated = self.store.evaluated(name) is not None
-        if not self.is_ready(name, timeout_s or (FIRST_EVALUATION_S if evaluated else WAIT_S)):
+        if timeout_s is None:
+            timeout_s = FIRST_EVALUATION_S if evaluated else self.intervals.ready_s
+        if not self.is_ready(name, timeout_s):
             with self._lock:
                 reader = self.store.reader(name)
                 answer = self._answer_of(reader[1].relations[0].table if reader is not None else name)

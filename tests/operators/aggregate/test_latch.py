@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from penstock.sql.explain.plan import explain
 from penstock.sql.parse import parse_select
 from penstock.sql.plan import AggregatePlan, SparkPlan, plan_from_json
 from penstock.sql.planning.planner import plan_query, reads_of
-from penstock.views import standing_queries
+from penstock.views.intervals import Intervals
 from tests.support.pipe import BEGAN_US, Pipe
 
 SECOND = 1_000_000
@@ -37,15 +38,13 @@ def forget(pipe: Pipe) -> int:
 
 
 @pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Snapshots and merging soon."""
-    monkeypatch.setattr(standing_queries, "SNAPSHOT_EVERY", 5)
-    monkeypatch.setattr(standing_queries, "TRIM_EVERY", 2)
+def small(pipes: Callable[..., Pipe]) -> Callable[..., Pipe]:
+    """Databases with snapshots and merging soon."""
+    return partial(pipes, intervals=Intervals(snapshot_cycles=5, trim_cycles=2))
 
 
-@pytest.mark.usefixtures("small")
-def test_the_highest_value_outlives_its_reading_and_a_restart(pipes: Callable[..., Pipe]) -> None:
-    pipe = pipes(cycles_keep=3)
+def test_the_highest_value_outlives_its_reading_and_a_restart(small: Callable[..., Pipe]) -> None:
+    pipe = small(cycles_keep=3)
     pipe.probes("WITH (retention = '10 SECONDS')")
     pipe.db.execute(f"CREATE QUERY best AS {HIGHEST}")
     pipe.push(99.0)
@@ -136,9 +135,8 @@ def test_a_paused_state_misses_nothing(pipe: Pipe) -> None:
     assert rows(pipe, "best") == [{"place": "north", "high": 5.0, "n": 2}]
 
 
-@pytest.mark.usefixtures("small")
-def test_kept_cycles_answer_as_they_did_and_subscribers_get_each_new_value(pipes: Callable[..., Pipe]) -> None:
-    pipe = pipes(cycles_keep=30)
+def test_kept_cycles_answer_as_they_did_and_subscribers_get_each_new_value(small: Callable[..., Pipe]) -> None:
+    pipe = small(cycles_keep=30)
     pipe.probes()
     pipe.db.execute(f"CREATE QUERY best AS {HIGHEST}")
     pipe.engine.drain()
@@ -267,9 +265,8 @@ def test_two_queries_of_one_name_one_after_the_other_have_two_states(pipe: Pipe)
     assert rows(pipe, "best") == [{"place": "north", "high": 2.0, "n": 1}]
 
 
-@pytest.mark.usefixtures("small")
-def test_approximate_states_do_not_grow_and_keep_their_promise(pipes: Callable[..., Pipe]) -> None:
-    pipe = pipes(cycles_keep=3, exact_values_max=50)
+def test_approximate_states_do_not_grow_and_keep_their_promise(small: Callable[..., Pipe]) -> None:
+    pipe = small(cycles_keep=3, exact_values_max=50)
     pipe.probes("WITH (retention = '10 SECONDS')")
     pipe.db.execute(
         "CREATE QUERY kinds AS SELECT APPROX_DISTINCT(value) AS d, APPROX_COUNT(*) AS n, APPROX_PERCENTILE(value, 0.5) AS p"

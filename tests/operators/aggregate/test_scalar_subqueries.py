@@ -13,6 +13,7 @@ import pytest
 from penstock.answers.subscription import SelectSubscription
 from penstock.database.descriptions import describe_query
 from penstock.sql.plan import evaluated_by_spark, plan_from_json
+from penstock.views.intervals import Intervals
 from tests.support.examples import SOAK
 from tests.support.pipe import BEGAN_US, Pipe
 
@@ -29,9 +30,8 @@ PAIRS = (
 
 
 @pytest.fixture
-def pipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pipe]:
-    monkeypatch.setattr("penstock.answers.read_your_writes.READ_YOUR_WRITES_S", 0.0)
-    made = Pipe(tmp_path / "data", cycles_keep=6)
+def pipe(tmp_path: Path) -> Iterator[Pipe]:
+    made = Pipe(tmp_path / "data", intervals=Intervals(own_writes_s=0.0), cycles_keep=6)
     made.db.execute(
         "CREATE TABLE loops (loop INT PRIMARY KEY, segment INT, r STREAM (speed DOUBLE))"
         " WITH (time = 'valid', out_of_order = 'accept', retention = '1 HOUR')"
@@ -112,9 +112,8 @@ def near_each_other(inside: list[tuple[int, int, float]]) -> list[tuple[int, flo
 
 
 @pytest.mark.parametrize("seed", range(2 if SOAK else 1))
-def test_joins_beside_a_subquery_say_what_all_rows_say(pipe: Pipe, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
-    monkeypatch.setattr("penstock.views.standing_queries.TRIM_EVERY", 3)
-    monkeypatch.setattr("penstock.views.standing_queries.SNAPSHOT_EVERY", 5)
+def test_joins_beside_a_subquery_say_what_all_rows_say(pipe: Pipe, seed: int) -> None:
+    pipe.set_intervals(trim_cycles=3, snapshot_cycles=5)
     chance = random.Random(seed)
     shapes = {"beside": (BESIDE, with_incidents), "pairs": (PAIRS, near_each_other)}
     for name, (sql, _) in shapes.items():

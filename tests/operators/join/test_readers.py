@@ -10,7 +10,6 @@ import pytest
 from penstock.clock import SECOND
 from penstock.errors import PenstockError
 from penstock.sql.plan import SparkPlan, plan_from_json
-from penstock.views import standing_queries
 from tests.support.join_life import PAIRS, Life, micros, until
 
 JOINED = f"CREATE QUERY pairs AS SELECT a.k, a.n AS a, b.n AS b {PAIRS}"
@@ -88,9 +87,8 @@ def test_a_row_comes_one_cycle_later(life: Life) -> None:
     assert told(life, "counted") == expected(life, 0, life.now()) != before
 
 
-def test_results_are_kept_as_far_as_a_reader_reaches(life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(standing_queries, "TRIM_EVERY", 1)
-    monkeypatch.setattr(standing_queries, "SNAPSHOT_EVERY", 3)
+def test_results_are_kept_as_far_as_a_reader_reaches(life: Life) -> None:
+    life.set_intervals(trim_cycles=1, snapshot_cycles=3)
     life.execute(f"{JOINED} BEGIN (NOW - 1 SECOND) END (NOW)")
     read_pairs(life, "BEGIN (NOW - 9 SECONDS) END (NOW)")
     for _ in range(8):
@@ -107,10 +105,8 @@ def test_results_are_kept_as_far_as_a_reader_reaches(life: Life, monkeypatch: py
     assert results is not None and len(results.chunks) < results.count
 
 
-def test_a_reader_that_comes_late_says_since_when_it_has_everything(
-    life: Life, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(standing_queries, "TRIM_EVERY", 1)
+def test_a_reader_that_comes_late_says_since_when_it_has_everything(life: Life) -> None:
+    life.set_intervals(trim_cycles=1)
     life.execute(f"{JOINED} BEGIN (NOW - 1 SECOND) END (NOW)")
     for _ in range(8):
         life.push(10)
@@ -125,10 +121,8 @@ def test_a_reader_that_comes_late_says_since_when_it_has_everything(
     assert [r for r in told(life, "counted") if r[1] >= since + 2 * SECOND] == complete
 
 
-def test_a_reader_whose_window_is_made_wider_again_sees_what_is_still_kept(
-    life: Life, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(standing_queries, "TRIM_EVERY", 1)
+def test_a_reader_whose_window_is_made_wider_again_sees_what_is_still_kept(life: Life) -> None:
+    life.set_intervals(trim_cycles=1)
     life.execute(JOINED)
     read_pairs(life, "BEGIN (NOW - 20 SECONDS) END (NOW)")
     for seconds in (20, 1, 20, 3):

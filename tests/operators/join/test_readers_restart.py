@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from penstock.clock import SECOND
-from penstock.views import standing_queries
+from penstock.views.intervals import Intervals
 from tests.operators.join.test_readers import JOINED, expected, read_pairs, told
 from tests.support.join_life import ORIGIN, Life, until
 
@@ -37,12 +37,8 @@ def evaluate(life: Life) -> None:
 
 
 @pytest.mark.parametrize(("keep", "snapshots"), [(1, 1), (1, 2), (2, 1), (2, 3), (5, 1)])
-def test_a_reader_loses_and_repeats_nothing_over_restarts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keep: int, snapshots: int
-) -> None:
-    monkeypatch.setattr(standing_queries, "TRIM_EVERY", 1)
-    monkeypatch.setattr(standing_queries, "SNAPSHOT_EVERY", snapshots)
-    life = Life(tmp_path / "data", cycles_keep=keep)
+def test_a_reader_loses_and_repeats_nothing_over_restarts(tmp_path: Path, keep: int, snapshots: int) -> None:
+    life = Life(tmp_path / "data", intervals=Intervals(trim_cycles=1, snapshot_cycles=snapshots), cycles_keep=keep)
     try:
         only_when_told(life)
         life.execute(f"{JOINED} BEGIN (NOW - 1 SECOND) END (NOW)")

@@ -16,7 +16,7 @@ from penstock.errors import PenstockError
 from penstock.operators.join import result_files
 from penstock.operators.join.steps.results import write_results
 from penstock.settings import Settings
-from penstock.views import standing_queries
+from penstock.views.intervals import Intervals
 from tests.support.local_engine import LocalEngine
 
 ORIGIN = 1_700_000_000_000_000
@@ -30,6 +30,7 @@ class Life:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._intervals = Intervals()
         self.rows: list[tuple[int, int, int]] = []
         self.open()
 
@@ -39,8 +40,11 @@ class Life:
             return self.engine
 
         settings = Settings(data=str(self.folder), group_commit_ms=0, cycles_keep=4)
-        self.db = Database(settings, WallClock(), engine=engine)
+        self.db = Database(settings, WallClock(), engine, self._intervals)  # type: ignore[arg-type]
         self.db.start()
+
+    def snapshot_every(self, cycles: int) -> None:
+        self._intervals = self.db.standing.intervals = Intervals(snapshot_cycles=cycles)
 
     def create(self, hint: str = "") -> None:
         self.db.execute(
@@ -92,7 +96,7 @@ def test_a_hot_key_is_joined_once(life: Life, hint: str) -> None:
 
 
 def test_results_outlive_merging_pruning_and_restarts(life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(standing_queries, "SNAPSHOT_EVERY", 5)
+    life.snapshot_every(5)
     monkeypatch.setattr(result_files, "MOST_CHUNKS", 2)
     monkeypatch.setattr(result_files, "INLINE_ROWS", 3)
     rng = np.random.default_rng(4)

@@ -13,6 +13,7 @@ from penstock.answers.subscription import SelectSubscription
 from penstock.database.descriptions import describe_query
 from penstock.errors import PenstockError
 from penstock.operators.join.steps import units
+from penstock.views.intervals import Intervals
 from tests.support.pipe import BEGAN_US, Pipe
 
 SECOND = 1_000_000
@@ -20,9 +21,8 @@ MINE = "s.segment IN (SELECT segment FROM my_segments)"
 
 
 @pytest.fixture
-def pipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pipe]:
-    monkeypatch.setattr("penstock.answers.read_your_writes.READ_YOUR_WRITES_S", 0.0)
-    made = Pipe(tmp_path / "data", cycles_keep=4)
+def pipe(tmp_path: Path) -> Iterator[Pipe]:
+    made = Pipe(tmp_path / "data", intervals=Intervals(own_writes_s=0.0), cycles_keep=4)
     made.db.execute(
         "CREATE TABLE loops (loop INT PRIMARY KEY, segment INT, r STREAM (speed DOUBLE))"
         " WITH (time = 'valid', out_of_order = 'accept')"

@@ -10,7 +10,6 @@ import pytest
 
 from penstock.errors import PenstockError
 from penstock.operators.join import result_files
-from penstock.views import standing_queries
 from tests.support.pipe import BEGAN_US, Pipe
 
 SECOND = 1_000_000
@@ -82,7 +81,7 @@ def test_history_is_read_with_the_rows_of_its_time(pipe: Pipe) -> None:
 def test_versions_mean_the_same_after_snapshots_merges_and_restarts(
     pipe: Pipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(standing_queries, "SNAPSHOT_EVERY", 5)
+    pipe.set_intervals(snapshot_cycles=5)
     monkeypatch.setattr(result_files, "MOST_CHUNKS", 2)
     monkeypatch.setattr(result_files, "INLINE_ROWS", 3)
     pipe.db.execute(NAMED)

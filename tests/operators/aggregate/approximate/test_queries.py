@@ -15,7 +15,7 @@ from penstock.clock import format_timestamp
 from penstock.errors import PenstockError
 from penstock.operators.aggregate.approximate import store as coarse
 from penstock.sql.plan import AggregatePlan, plan_from_json
-from penstock.views import standing_queries
+from penstock.views.intervals import Intervals
 from tests.support.pipe import Pipe
 
 ASKED = (
@@ -61,10 +61,8 @@ def test_every_answer_is_within_its_error_with_late_rows_and_restarts(
     seed: int, pipes: Callable[..., Pipe], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(coarse, "FEW", 4)
-    monkeypatch.setattr(standing_queries, "SNAPSHOT_EVERY", 7)
-    monkeypatch.setattr(standing_queries, "TRIM_EVERY", 5)
     chance = random.Random(seed)
-    pipe = pipes()
+    pipe = pipes(intervals=Intervals(snapshot_cycles=7, trim_cycles=5))
     pipe.db.execute(
         "CREATE TABLE probes (id INT PRIMARY KEY, place TEXT, reading STREAM (value DOUBLE))"
         " WITH (time = 'valid', out_of_order = 'accept')"

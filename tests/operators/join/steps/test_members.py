@@ -13,7 +13,6 @@ from penstock.operators.join import result_files
 from penstock.operators.join.kernels import step
 from penstock.operators.join.steps import members, results
 from penstock.operators.join.steps.task import JoinTask
-from penstock.views import standing_queries
 from tests.operators.join.test_result_files import QUERY, Life
 
 AGAIN = QUERY.replace("CREATE QUERY pairs", "CREATE QUERY {name}").format("", name="{name}")
@@ -53,7 +52,7 @@ def test_equal_joins_are_written_once(life: Life) -> None:
 
 
 def test_results_of_one_stay_when_its_twin_goes(life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(standing_queries, "SNAPSHOT_EVERY", 3)
+    life.snapshot_every(3)
     monkeypatch.setattr(result_files, "MOST_CHUNKS", 4)
     life.create()
     rng = np.random.default_rng(2)
