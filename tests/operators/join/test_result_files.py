@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -134,7 +133,6 @@ def test_a_join_names_the_file_that_it_misses(life: Life) -> None:
     newest.rename(newest.with_suffix(".lost"))
     life.push(50, hot=0.5, rng=rng)
     life.engine.drain()
-    time.sleep(0.01)
     with pytest.raises(PenstockError) as failed:
         life.db.standing.invoke("pairs")
     assert failed.value.condition == "corrupt_segment"
