@@ -16,6 +16,8 @@ import pytest
 
 from tests.support.examples import FAST, FAST_EXAMPLES
 
+pytest_plugins = ["tests.support.pipe_fixtures", "tests.support.service_fixtures"]
+
 # How long an example takes to make or to run says something about the machine, and nothing about what is tested.
 hypothesis.settings.register_profile(
     "any machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
@@ -25,10 +27,20 @@ hypothesis.settings.load_profile("fast" if FAST else "any machine")
 # A property that fails shows its example before the limit of a test (300 s) ends it without a word of it.
 hypothesis.internal.conjecture.engine.MAX_SHRINKING_SECONDS = 60
 # Stories of several tests on one server: each goes on where the one before it stopped.
-STORIES = ("tests/console/",)
-WITH_SPARK = ("tests/cluster/", "tests/kill/", "tests/live/", "tests/pipeline/")
+STORIES = ("tests/browser/",)
+WITH_SPARK = ("tests/cluster/", "tests/kill/", "tests/live/", "tests/spark/")
 # Some of these take many seconds. They are dealt last and one by one, so that the processes end together.
-LONG = ("tests/crash/", "tests/oracle/", "tests/pipeline_pure/")
+LONG = (
+    "tests/answers/",
+    "tests/crash/",
+    "tests/cycle/",
+    "tests/database/",
+    "tests/operators/",
+    "tests/oracle/",
+    "tests/pipeline/",
+    "tests/statements/",
+    "tests/views/",
+)
 # What `make test-fast` leaves out: a JVM, a browser, processes that are killed, servers in a process of their own, and
 # stories that take many seconds.
 NOT_FAST = (
@@ -36,24 +48,24 @@ NOT_FAST = (
     *STORIES,
     "tests/bad_input/",
     "tests/crash/",
+    "tests/database/test_flipped_bytes.py",
+    "tests/database/test_quarantine.py",
+    "tests/operators/aggregate/approximate/test_queries.py",
+    "tests/operators/aggregate/approximate/test_within_queries.py",
+    "tests/operators/aggregate/test_internal_consistency.py",
+    "tests/operators/aggregate/test_real_series.py",
+    "tests/operators/join/test_result_files.py",
+    "tests/operators/select/test_hold.py",
     "tests/oracle/",
-    "tests/pipeline_pure/test_approximate.py",
-    "tests/pipeline_pure/test_flipped_bytes.py",
-    "tests/pipeline_pure/test_internal_consistency.py",
-    "tests/pipeline_pure/test_joins_kept.py",
-    "tests/pipeline_pure/test_lasting.py",
-    "tests/pipeline_pure/test_many_queries.py",
-    "tests/pipeline_pure/test_quarantine.py",
-    "tests/pipeline_pure/test_real_series.py",
-    "tests/pipeline_pure/test_rehearsal.py",
-    "tests/pipeline_pure/test_within.py",
+    "tests/pipeline/test_kernel_warmup.py",
     "tests/project/test_cameras_followed.py",
     "tests/security/test_bombs.py",
     "tests/security/test_functions.py",
     "tests/security/test_injection.py",
     "tests/security/test_slow_readers.py",
     "tests/server/test_run.py",
-    "tests/streams/test_crash.py",
+    "tests/streams/log/test_crash.py",
+    "tests/views/test_many_queries.py",
 )
 # One of these waits for half a minute: with many others in one bunch it is not dealt last.
 TOGETHER = ("tests/project/", "tests/test_docs")

@@ -50,6 +50,14 @@ class Cluster:
     def writer(self, seed: int) -> Writer:
         return Writer(self.server.url, seed, self.sent, self.number)
 
+    def wait_for_readings(self, count: int) -> None:
+        """Until so many more readings are acknowledged."""
+        wanted = self.acknowledged() + count
+        self.server.wait(lambda: self.acknowledged() >= wanted, 120, f"taking {count} readings")
+
+    def acknowledged(self) -> int:
+        return sum(len(sent.acknowledged) for sent in self.sent.values())
+
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
@@ -77,7 +85,7 @@ def test_an_executor_dies_in_mid_run_and_answers_stay_exact(cluster: Cluster) ->
     writer = cluster.writer(1)
     writer.start()
     try:
-        time.sleep(2)
+        cluster.wait_for_readings(500)
         dead = server.kill("executor")
         with server.connect() as db:
             late = late_question("probes", 1)
@@ -96,7 +104,7 @@ def test_workers_that_are_swapped_between_cycles_bring_no_old_state(cluster: Clu
     writer.start()
     try:
         for number in range(4):
-            time.sleep(0.7)
+            cluster.wait_for_readings(200)
             for worker in cluster.server.parts("worker"):
                 worker.kill()
             with cluster.server.connect() as db:
@@ -125,7 +133,7 @@ def test_after_an_idle_time_everything_is_as_it_was(cluster: Cluster) -> None:
     cluster.check()
     writer = cluster.writer(4)
     writer.start()
-    time.sleep(1)
+    cluster.wait_for_readings(200)
     writer.end()
     cluster.number = writer.number
     cluster.check()

@@ -19,7 +19,7 @@ from penstock.database.database import Database
 from penstock.settings import Settings
 from penstock.streams.ingest.rules import warm_up
 from penstock.streams.log.stream_log import StreamLog
-from penstock.views import standing_queries
+from penstock.views.intervals import Intervals
 from tests.support.brute_force import keep_journal
 from tests.support.crashing import crash_at
 from tests.support.examples import SOAK
@@ -36,9 +36,8 @@ def settings(folder: Path) -> Settings:
 
 
 def open_database(folder: Path) -> Database:
-    standing_queries.SNAPSHOT_EVERY = 11
     keep_journal(folder)
-    found = Database(settings(folder), engine=LocalEngine)
+    found = Database(settings(folder), engine=LocalEngine, intervals=Intervals(snapshot_cycles=11))
     found.start()
     return found
 

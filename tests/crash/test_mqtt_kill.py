@@ -48,13 +48,6 @@ TO_HOOK = "CREATE SINK to_hook FOR hot TO webhook (url = '{url}')"
 
 
 @pytest.fixture
-def broker(tmp_path: Path) -> Iterator[Mosquitto]:
-    made = Mosquitto(tmp_path / "broker")
-    yield made
-    made.kill()
-
-
-@pytest.fixture
 def receiver() -> Iterator[Receiver]:
     made = Receiver()
     yield made

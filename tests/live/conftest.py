@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from penstock.client import Connection
-from tests.folders.test_earlier_versions import VERSIONS, unpack
 from tests.support.server_process import ServerProcess, server_process
+from tests.upgrade.test_earlier_versions import VERSIONS, unpack
 
 SIZE_MB = 96
 # Tests wait for each answer of Spark SQL: with the usual budget it would rest for three times its work.

@@ -1,7 +1,7 @@
 """`penstock demo` as a user runs it, on a machine without Java on PATH, and the console of its server in a browser.
 
 The tests tell one story on one demo, in order, by one visitor; what the browser complains about fails the test in which it
-did. `make test` walks through what Spark has a part in: tests/console walks through every page without Spark. `make soak`
+did. `make test` walks through what Spark has a part in: tests/browser walks through every page without Spark. `make soak`
 and `make screenshots` walk through every page here, too; the latter takes the documentation's pictures on the way.
 """
 
@@ -22,7 +22,7 @@ import pytest
 from playwright.sync_api import expect
 
 import penstock
-from tests.console.browser import PICTURES, Visitor, browsing, chromium, visiting
+from tests.browser.browser import PICTURES, Visitor, browsing, chromium, visiting
 from tests.support.spark_lock import one_spark
 
 expect.set_options(timeout=120_000)

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.folders.test_earlier_versions import VERSIONS, unpack
 from tests.live.conftest import OPENED
 from tests.support.folder_fixture import FOLDERS, ON_SPARK, QUERIES, settled
 from tests.support.server_process import ServerProcess
+from tests.upgrade.test_earlier_versions import VERSIONS, unpack
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from penstock.clock import SECOND
-from tests.pipeline_pure.world import BEGAN_US, Pipe
+from tests.support.pipe import BEGAN_US, Pipe
 
 SERIES = 40
 TABLE = "CREATE TABLE series (id INT PRIMARY KEY, place TEXT, reading STREAM (value INT)) WITH (time = 'valid')"

@@ -1,7 +1,7 @@
 """At every committed offset every standing query of the shared pass equals the oracle.
 
 The pipeline here is the real one (log, journal, planner, tasks, commit records, answers) with the engine that runs
-tasks in this process, so that hundreds of stories fit into seconds; tests/pipeline runs the same on Spark.
+tasks in this process, so that hundreds of stories fit into seconds; tests/spark runs the same on Spark.
 """
 
 from __future__ import annotations

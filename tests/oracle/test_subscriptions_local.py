@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from penstock.views import standing_queries
 from tests.oracle.watching import WatchingRig
 
 SOAK = bool(os.environ.get("PENSTOCK_SOAK"))
@@ -19,11 +18,7 @@ KEPT: tuple[int, ...] = ()
 
 
 @pytest.mark.parametrize("seed", [*KEPT, *range(1000, 1300 if SOAK else 1007)])
-def test_whoever_follows_a_query_sees_what_the_oracle_says(
-    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(standing_queries, "SNAPSHOT_EVERY", 7)
-    monkeypatch.setattr(standing_queries, "TRIM_EVERY", 3)
+def test_whoever_follows_a_query_sees_what_the_oracle_says(seed: int, tmp_path: Path) -> None:
     rig = WatchingRig(tmp_path / "data", seed)
     rig.tell(seed, steps=200 if SOAK else 60)
     assert rig.events

@@ -13,6 +13,7 @@ from penstock.cycle.commits import CommitRecord
 from penstock.database.database import Database
 from penstock.errors import PenstockError
 from penstock.settings import Settings
+from penstock.views.intervals import Intervals
 from penstock.views.results import Event
 from tests.oracle import compare
 from tests.oracle.commands import Command, Cycle, DropQuery
@@ -21,6 +22,8 @@ from tests.oracle.rig import Rig
 from tests.oracle.timeline import Knowledge, Timeline, replay
 
 KEEP = 12
+# Snapshots and forgetting belong to the story, which is too short for the usual numbers.
+INTERVALS = Intervals(snapshot_cycles=7, trim_cycles=3)
 
 
 @dataclass
@@ -49,7 +52,7 @@ class WatchingRig(Rig):
     def open(self) -> None:
         self.line.world = self.world
         settings = Settings(data=str(self.folder), group_commit_ms=0, cycles_keep=KEEP, compact_after_segments=2)
-        self.db = Database(settings, self.clock, engine=self._engine)
+        self.db = Database(settings, self.clock, self._engine, INTERVALS)
         self.db.start()
         self._note(self.db.engine.commits.last)
         # Its thread would merge at moments that no seed repeats; this rig calls it by hand.

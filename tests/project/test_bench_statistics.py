@@ -24,7 +24,7 @@ from bench.statistics_workload import (
     push_batch,
 )
 from penstock.sql.plan import AggregatePlan, plan_from_json
-from tests.pipeline_pure.world import BEGAN_US, Pipe
+from tests.support.pipe import BEGAN_US, Pipe
 
 
 def test_a_thousand_aggregates_have_four_groupings_and_windows_of_a_second_to_an_hour() -> None:

@@ -19,7 +19,7 @@ from apps.cameras.traffic import Traffic
 from apps.cameras.view import summary
 from penstock.client import Connection
 from penstock.clock import WallClock
-from tests.pipeline.asking import eventually
+from tests.spark.asking import eventually
 from tests.support.server_process import ServerProcess, local_server_process, server_process
 
 ROOT = pathlib.Path(__file__).parents[2]

@@ -10,8 +10,8 @@ import pytest
 from penstock.security.secrets import Cost
 from penstock.security.users import Users
 from penstock.settings import Settings
-from tests.pipeline_pure.world import Pipe
 from tests.server.asgi import Http
+from tests.support.pipe import Pipe
 
 CHEAP = Cost(1, 1, 1)
 ROLES = ("read", "write", "admin")

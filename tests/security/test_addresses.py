@@ -17,8 +17,8 @@ import pytest
 from penstock.security.secrets import Cost
 from penstock.security.users import Users
 from penstock.settings import Settings
-from tests.pipeline_pure.world import Pipe
 from tests.server.asgi import Http
+from tests.support.pipe import Pipe
 
 PATIENCE_S = 60.0
 CANARY = "canary-of-another-folder"

@@ -15,7 +15,7 @@ from penstock.cli import serve as serve_command
 from penstock.cli.backup import copy_backup
 from penstock.cycle.folder import DataFolder, FolderLock
 from penstock.errors import error
-from tests.pipeline_pure.world import Pipe
+from tests.support.pipe import Pipe
 
 
 def open_to_others(root: Path) -> list[str]:

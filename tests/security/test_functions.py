@@ -19,10 +19,10 @@ from penstock.sql.binding import calls
 from penstock.sql.functions import FUNCTIONS
 from penstock.sql.plan import SparkPlan
 from penstock.sql.spark.text_check import check_spark_text
-from tests.pipeline_pure.world import Pipe
 from tests.security.conftest import World as Server
 from tests.sql.world import PLANT, World
 from tests.support.listed_calls import TABLE, listed_calls
+from tests.support.pipe import Pipe
 
 SPARK_NAMES = (Path(__file__).parents[1] / "data" / "spark_functions.txt").read_text().split()
 # Beside Spark's own, those that the session gets from us.

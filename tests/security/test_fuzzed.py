@@ -59,9 +59,8 @@ READINGS = [
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     found = World(tmp_path_factory.mktemp("fuzzed"))
     # Nobody runs cycles while a request waits for one, and live streams end at once: nobody here would leave.
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("penstock.answers.read_your_writes.READ_YOUR_WRITES_S", 0.0)
-        yield from _opened(found)
+    found.pipe.set_intervals(own_writes_s=0.0)
+    yield from _opened(found)
 
 
 @pytest.fixture(scope="module")

@@ -18,10 +18,8 @@ TOPIC = "topic 'plant/{site}/{sensor}/gas'"
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mosquitto]:
-    made = Mosquitto(tmp_path_factory.mktemp("broker"))
-    yield made
-    made.kill()
+def broker(module_broker: Mosquitto) -> Mosquitto:
+    return module_broker
 
 
 @pytest.fixture(scope="module")

@@ -58,13 +58,6 @@ class Store:
 
 
 @pytest.fixture
-def broker(tmp_path: Path) -> Iterator[Mosquitto]:
-    made = Mosquitto(tmp_path / "broker")
-    yield made
-    made.kill()
-
-
-@pytest.fixture
 def table(tmp_path: Path, broker: Mosquitto) -> Table:
     plant = Plant(tmp_path / "data", broker)
     try:

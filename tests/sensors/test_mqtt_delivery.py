@@ -20,13 +20,6 @@ OPTIONS = "topic 'plant/{sensor}', keepalive '5s'"
 
 
 @pytest.fixture
-def broker(tmp_path: Path) -> Iterator[Mosquitto]:
-    made = Mosquitto(tmp_path / "broker")
-    yield made
-    made.kill()
-
-
-@pytest.fixture
 def plant(tmp_path: Path, broker: Mosquitto) -> Iterator[Plant]:
     made = Plant(tmp_path / "data", broker)
     yield made

@@ -14,8 +14,8 @@ from penstock.settings import Settings
 from penstock.streams.ingest.input_counts import InputCounts
 from penstock.streams.log.segment_rows import read_slice
 from penstock.streams.log.segments import list_segments, slices
-from tests.pipeline_pure.world import BEGAN_US, Pipe
 from tests.server.asgi import Http
+from tests.support.pipe import BEGAN_US, Pipe
 
 NOW_NS = BEGAN_US * 1000
 CPU = """

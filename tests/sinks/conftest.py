@@ -1,4 +1,4 @@
-"""Databases without Spark, with sinks that do not dawdle."""
+"""Sinks that do not dawdle, and a receiver of webhooks."""
 
 from __future__ import annotations
 
@@ -8,10 +8,7 @@ import pytest
 
 from penstock.sinks import follower, runner
 from penstock.sinks.follower import Pace
-from tests.pipeline_pure.conftest import pipe, pipes
 from tests.sinks.world import Receiver
-
-__all__ = ["pipe", "pipes"]
 
 
 @pytest.fixture(autouse=True)

@@ -16,8 +16,8 @@ from penstock.errors import PenstockError
 from penstock.sinks import files
 from penstock.sinks.base import Place, SinkBatch
 from penstock.sinks.registry import parse_options
-from tests.pipeline_pure.world import Pipe
 from tests.sinks.world import eventually, hot_probes, kill, push, sink
+from tests.support.pipe import Pipe
 
 CLOCK = ManualClock(1_700_000_000 * SECOND)
 

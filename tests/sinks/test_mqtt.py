@@ -5,26 +5,18 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from penstock.errors import PenstockError
 from penstock.sinks.mqtt import topic_of
-from tests.pipeline_pure.world import Pipe
 from tests.sinks.broker import Listener
 from tests.sinks.world import eventually, hot_probes, push, sink
 from tests.support.mosquitto import Mosquitto, needs_mosquitto
+from tests.support.pipe import Pipe
 
 pytestmark = needs_mosquitto
-
-
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[Mosquitto]:
-    made = Mosquitto(tmp_path / "broker")
-    yield made
-    made.stop()
 
 
 def to_mqtt(pipe: Pipe, broker: Mosquitto, options: str) -> None:

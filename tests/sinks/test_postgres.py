@@ -15,26 +15,16 @@ from penstock.errors import PenstockError
 from penstock.sinks import postgres
 from penstock.sinks.base import Place, SinkBatch
 from penstock.sinks.registry import parse_options
-from tests.pipeline_pure.world import Pipe
 from tests.sinks.world import eventually, hot_probes, kill, push, sink
-from tests.support.postgres import ABSENT, PrivatePostgres, find_binaries, private_postgres
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[PrivatePostgres]:
-    binaries = find_binaries()
-    if binaries is None:
-        pytest.skip(ABSENT)
-    with private_postgres(binaries) as found:
-        yield found
+from tests.support.pipe import Pipe
+from tests.support.postgres import PrivatePostgres
 
 
 @pytest.fixture
-def url(server: PrivatePostgres) -> Iterator[str]:
+def url(postgres: PrivatePostgres) -> Iterator[str]:
     """The server, emptied afterwards."""
-    found = server.url
-    yield found
-    ask(found, "DROP SCHEMA public CASCADE; CREATE SCHEMA public")
+    yield postgres.url
+    postgres.empty()
 
 
 @pytest.fixture
@@ -106,16 +96,16 @@ def test_killed_after_the_first_commit_and_before_any_note_of_it(pipe: Pipe, url
     assert ask(url, "SELECT array_agg(value ORDER BY value) FROM hot") == [([11.0, 12.0],)]
 
 
-def test_a_database_that_was_away_gets_everything_once(pipe: Pipe, url: str, server: PrivatePostgres) -> None:
+def test_a_database_that_was_away_gets_everything_once(pipe: Pipe, url: str, postgres: PrivatePostgres) -> None:
     hot_probes(pipe)
     push(pipe, 11.0)
     to_postgres(pipe, url)
     eventually(lambda: sink(pipe)["rows"] == 1)
-    server.stop()
+    postgres.stop()
     push(pipe, 12.0)
     eventually(lambda: sink(pipe)["failed"] > 1)
     push(pipe, 13.0)
-    server.start()
+    postgres.start()
     eventually(lambda: sink(pipe)["rows"] == 3)
     assert ask(url, "SELECT array_agg(value ORDER BY value) FROM hot") == [([11.0, 12.0, 13.0],)]
 

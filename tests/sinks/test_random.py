@@ -12,8 +12,8 @@ import pytest
 from penstock.clock import SECOND
 from penstock.sinks import follower
 from penstock.sinks.follower import Pace
-from tests.pipeline_pure.world import Pipe
 from tests.sinks.world import Receiver, eventually, hot_probes, kill, push, sink
+from tests.support.pipe import Pipe
 
 STEPS = 40
 

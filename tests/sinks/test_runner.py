@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.pipeline_pure.world import Pipe
 from tests.sinks.world import Receiver, eventually, hot_probes, push, sink
+from tests.support.pipe import Pipe
 
 
 def to_webhook(pipe: Pipe, receiver: Receiver, name: str = "out") -> None:

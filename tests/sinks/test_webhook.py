@@ -6,8 +6,8 @@ import hashlib
 import hmac
 import json
 
-from tests.pipeline_pure.world import BEGAN_US, Pipe
 from tests.sinks.world import Receiver, eventually, hot_probes, kill, push, sink
+from tests.support.pipe import BEGAN_US, Pipe
 
 
 def to_webhook(pipe: Pipe, receiver: Receiver, options: str = "", name: str = "out") -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from tests.pipeline_pure.world import Pipe
+from tests.support.pipe import Pipe
 
 
 def eventually(check: Callable[[], object], what: str = "") -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from penstock.errors import PenstockError
@@ -14,7 +12,6 @@ from penstock.sql.postgres_differences import DIFFERENCES, LACKING
 from penstock.types import BIGINT, DOUBLE, INT, Type
 from tests.sql.world import World
 from tests.support.listed_calls import TABLE
-from tests.support.postgres import ABSENT, find_binaries, private_postgres
 from tests.support.postgres_calls import (
     AGGREGATES,
     CALLS,
@@ -29,7 +26,6 @@ from tests.support.postgres_calls import (
     function_of,
     names_in,
     plain,
-    postgres_answers,
     type_fits,
 )
 
@@ -81,12 +77,8 @@ def test_a_pattern_that_is_none_is_refused(pattern: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def answers() -> Iterator[Answers]:
-    binaries = find_binaries()
-    if binaries is None:
-        pytest.skip(ABSENT)
-    with private_postgres(binaries) as server:
-        yield postgres_answers(server)
+def answers(postgres_answers: Answers) -> Answers:
+    return postgres_answers
 
 
 def world_of_streams() -> World:

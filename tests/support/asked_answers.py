@@ -18,7 +18,7 @@ from penstock.sql import statements as st
 from penstock.sql.parse import parse_script
 from penstock.sql.plan import SparkPlan
 from penstock.statements.select import plan_of
-from tests.pipeline_pure.world import BEGAN_US, Pipe
+from tests.support.pipe import BEGAN_US, Pipe
 
 TABLE = (
     "CREATE TABLE probes (id INT PRIMARY KEY, place TEXT,"

@@ -17,7 +17,7 @@ import pytest
 
 from penstock.catalog.catalog import Catalog
 from penstock.errors import PenstockError
-from tests.pipeline_pure.world import Pipe
+from tests.support.pipe import Pipe
 
 
 class Interrupting:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from penstock.clock import SECOND
 from penstock.pipeline.input_files import InputFiles, InputFilesReader
 from penstock.sql.plan import SparkPlan, plan_from_json
-from tests.pipeline_pure.world import Pipe
+from tests.support.pipe import Pipe
 
 ORIGIN = 1_700_000_000 * SECOND
 PAIRS = "FROM left_side a, right_side b WINDOW(a,b) = 2 SECONDS WHERE a.k = b.k AND b.n < 900"

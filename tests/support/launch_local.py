@@ -6,7 +6,7 @@ import argparse
 from contextlib import nullcontext
 from pathlib import Path
 
-from tests.console.serve_local import main
+from tests.browser.serve_local import main
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()

@@ -61,6 +61,11 @@ class PrivatePostgres:
 
         return psycopg.connect(host=str(self._folder), user="penstock", dbname="postgres", autocommit=True)
 
+    def empty(self) -> None:
+        """Drop all tables and functions that were made since its start."""
+        with self.connect() as connection:
+            connection.execute("SET client_min_messages = 'error'; DROP SCHEMA public CASCADE; CREATE SCHEMA public")
+
     def _answers(self) -> bool:
         import psycopg
 

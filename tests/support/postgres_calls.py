@@ -232,7 +232,7 @@ END $$
 """
 
 
-def postgres_answers(server: PrivatePostgres) -> Answers:
+def ask_postgres(server: PrivatePostgres) -> Answers:
     """Of each call its type and a text, None or `Refused` for each row."""
     out: Answers = {}
     with server.connect() as connection:

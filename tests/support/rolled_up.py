@@ -7,7 +7,7 @@ from typing import Any
 
 from penstock.catalog.rollup_records import RollupState
 from penstock.operators.aggregate.rollups import files
-from tests.pipeline_pure.world import Pipe
+from tests.support.pipe import Pipe
 
 MINUTE_US = 60_000_000
 CLIMATE = (

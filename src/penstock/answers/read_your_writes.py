@@ -8,8 +8,6 @@ from penstock.errors import error
 from penstock.streams.log.stream_log import StreamLog
 from penstock.views.standing_queries import StandingQueries
 
-READ_YOUR_WRITES_S = 5.0
-
 
 class ReadYourWrites:
     """Waits until the answers include what a client has written; a base of `Database`."""
@@ -30,14 +28,15 @@ class ReadYourWrites:
                 and all(offset.data.get(t, 0) >= h for t, h in heads.items() if t in self.catalog.state.tables_by_id)
             )
 
-        self.standing.feed.wait(covered, READ_YOUR_WRITES_S)
+        self.standing.feed.wait(covered, self.standing.intervals.own_writes_s)
 
     def wait_for_query(self, definition: QueryDefinition) -> None:
         """Wait for the first cycle that includes a query: from then on it can be read."""
         known = self.catalog.state.query_positions.get(definition.id)
         if known is None:
             raise error("query_not_found", query=definition.name, hint="it was dropped")
-        self.standing.feed.wait(lambda: self.standing.store.state.position >= known[1], READ_YOUR_WRITES_S)
+        standing = self.standing
+        standing.feed.wait(lambda: standing.store.state.position >= known[1], standing.intervals.own_writes_s)
         if definition.id not in self.standing.store.state.queries_by_id:
             raise error(
                 "not_ready",

@@ -70,6 +70,7 @@ from penstock.streams.log.stream_log import StreamLog
 from penstock.streams.maintenance import LogMaintenance, RetentionControl
 from penstock.streams.sources.table_sources import Sources
 from penstock.views.follower import Follower
+from penstock.views.intervals import Intervals
 from penstock.views.results import Health, Result
 from penstock.views.standing_queries import StandingQueries
 
@@ -82,8 +83,15 @@ class Database(ReadYourWrites):
 
     follower: Follower
 
-    def __init__(self, settings: Settings, clock: Clock | None = None, engine: Callable[..., Engine] = Engine) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        clock: Clock | None = None,
+        engine: Callable[..., Engine] = Engine,
+        intervals: Intervals = Intervals(),
+    ) -> None:
         self._make_engine = engine
+        self._intervals = intervals
         self.settings = settings
         self.clock = clock or GuardedClock(step_max_us=settings.clock_step_max_s * SECOND)
         self.folder = DataFolder(Path(settings.data).absolute())
@@ -136,7 +144,9 @@ class Database(ReadYourWrites):
             )
             self.lines = LineWriter(self.ingest.push, lambda: self.catalog.state.tables, PUSH_TIMEOUT_S)
             self.ways_in = {way: InputCounts() for way in WAYS_IN} | {LINES: self.lines.counts}
-            self.standing = StandingQueries(self.folder, self.engine.commits, self.settings, lambda: self.catalog.state)
+            self.standing = StandingQueries(
+                self.folder, self.engine.commits, self.settings, lambda: self.catalog.state, self._intervals
+            )
             progress("reading the committed cycles")
             self.standing.load()
             self.rollups = RollupKeeper(self.folder.root, self.catalog, self.log, self.clock, self.standing)

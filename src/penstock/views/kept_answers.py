@@ -21,6 +21,7 @@ from penstock.operators.select.storage_choice import StorageChoice
 from penstock.settings import Settings
 from penstock.views.answer_store import AnswerStore
 from penstock.views.feed import CommitFeed, Mark
+from penstock.views.intervals import Intervals
 from penstock.views.query_at import QueryAt
 from penstock.views.results import Result
 from penstock.views.window_history import WindowHistory
@@ -33,6 +34,7 @@ class KeptAnswers:
     store: AnswerStore
     feed: CommitFeed
     folder: DataFolder
+    intervals: Intervals
     settings: Settings
     listings: Listings
     rolled_files: RollupFiles
@@ -132,6 +134,8 @@ class KeptAnswers:
         if query is None:
             return
         view = view_of(self.store.operators[query.id])
-        if not self.is_ready(name, timeout_s or view.first_wait_s):
+        if timeout_s is None:
+            timeout_s = view.first_wait_s or self.intervals.ready_s
+        if not self.is_ready(name, timeout_s):
             with self._lock:
                 raise view.not_ready(self.store, query)

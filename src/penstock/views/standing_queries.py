@@ -25,6 +25,7 @@ from penstock.sql.plan import own_windows_of
 from penstock.streams.log.segments import Segment, list_readable
 from penstock.views.answer_store import AnswerStore
 from penstock.views.feed import CommitFeed, JoinMark, Mark
+from penstock.views.intervals import Intervals
 from penstock.views.kept_answers import KeptAnswers
 from penstock.views.memory import (
     forget_evaluated,
@@ -39,8 +40,6 @@ from penstock.views.shared_events import SharedEvents
 from penstock.views.window_history import WindowHistory, WindowsAt
 
 _log = logging.getLogger("penstock.queries")
-SNAPSHOT_EVERY = 200
-TRIM_EVERY = 20
 QUERIES_PER_TRIM = 2000
 
 
@@ -53,11 +52,13 @@ class StandingQueries(KeptAnswers):
         commits: CommitStore,
         settings: Settings,
         catalog: Callable[[], CatalogState] | None = None,
+        intervals: Intervals = Intervals(),
     ) -> None:
         self.folder = folder
         self._catalog = catalog
         self.commits = commits
         self.settings = settings
+        self.intervals = intervals
         self._keep = max(2, settings.cycles_keep)  # readers of other queries read the cycle before the last
         self.feed = CommitFeed(self._keep)
         self.events = SharedEvents()
@@ -126,13 +127,13 @@ class StandingQueries(KeptAnswers):
         for path in gone:  # freeing a hundred megabytes takes its time: not while others wait
             path.unlink(missing_ok=True)
         self._move_on()
-        if record.cycle % TRIM_EVERY == 0:
+        if record.cycle % self.intervals.trim_cycles == 0:
             with self._lock:
                 merge_lists(self.store)
             # It goes through all queries, and most of what it finds can wait.
-            if record.cycle % (TRIM_EVERY * (1 + len(self.store.answers) // QUERIES_PER_TRIM)) == 0:
+            if record.cycle % (self.intervals.trim_cycles * (1 + len(self.store.answers) // QUERIES_PER_TRIM)) == 0:
                 self._trim()
-        if record.cycle % SNAPSHOT_EVERY == 0:
+        if record.cycle % self.intervals.snapshot_cycles == 0:
             with self._lock:
                 self.result_files.compact(self.store)
                 snapshot = self.store.to_snapshot()

@@ -21,7 +21,7 @@ from penstock.settings import Settings
 from penstock.sql.plan import AggregatePlan, plan_from_json
 from penstock.streams.log.segment_rows import read_slice
 from penstock.streams.log.segments import list_segments, slices
-from penstock.views import standing_queries
+from penstock.views.intervals import Intervals
 from tests.oracle.aggregates.model import Condition, Question, Row, same
 from tests.support.local_engine import LocalEngine
 
@@ -69,8 +69,7 @@ class Rig:
         self.random = random.Random(seed)
         self.apart = random.Random(f"subqueries of {seed}")  # so that stories stay what they were
         # Snapshots and forgetting belong to the story, which is too short for the usual numbers.
-        monkeypatch.setattr(standing_queries, "SNAPSHOT_EVERY", 7)
-        monkeypatch.setattr(standing_queries, "TRIM_EVERY", 3)
+        self._intervals = Intervals(snapshot_cycles=7, trim_cycles=3)
         self.folder, self.clock = folder, ManualClock(BEGAN_US)
         self.time = self.random.choice(["valid", "transaction"])
         self.rows: list[dict[str, Any]] = []
@@ -89,7 +88,7 @@ class Rig:
 
     def open(self) -> None:
         settings = Settings(data=str(self.folder), group_commit_ms=0, cycles_keep=5)
-        self.db = Database(settings, self.clock, engine=self._engine)  # type: ignore[arg-type]
+        self.db = Database(settings, self.clock, self._engine, self._intervals)  # type: ignore[arg-type]
         self.db.start()
         self.db.housekeeper.close()
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from penstock.answers import read_your_writes
 from penstock.answers.subscription import SelectSubscription
 from penstock.database.database import Database
 from penstock.errors import PenstockError
@@ -16,7 +15,7 @@ from penstock.operators.aggregate.over_joins import answer as answer_module
 from penstock.operators.aggregate.over_joins import family
 from penstock.settings import Settings
 from penstock.sql.plan import JoinAggregatePlan, plan_from_json
-from penstock.views import standing_queries
+from penstock.views.intervals import Intervals
 from tests.oracle.aggregates.model import aggregate, panes_of, same
 from tests.oracle.joins.making import make_question
 from tests.oracle.joins.stories import Story
@@ -152,10 +151,7 @@ class AggregatedStory(Story):
     own_windows = True
 
     def __init__(self, folder: Any, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(read_your_writes, "READ_YOUR_WRITES_S", 0.0)  # cycles come when the story says so
         # Snapshots, forgetting and reading in pieces belong to the story, which is too short for the usual numbers.
-        monkeypatch.setattr(standing_queries, "SNAPSHOT_EVERY", 7)
-        monkeypatch.setattr(standing_queries, "TRIM_EVERY", 3)
         monkeypatch.setattr(answer_module, "READ_ROWS", 13)
         monkeypatch.setattr(family, "FEW_GROUPS", 1)
         self.past: dict[int, tuple[dict[str, int], int, dict[str, Any]]] = {}
@@ -165,7 +161,9 @@ class AggregatedStory(Story):
 
     def open(self) -> None:
         settings = Settings(data=str(self.folder), group_commit_ms=0, cycles_keep=5)
-        self.db = Database(settings, self.clock, engine=self._engine)
+        # Cycles come when the story says so.
+        intervals = Intervals(snapshot_cycles=7, trim_cycles=3, own_writes_s=0.0)
+        self.db = Database(settings, self.clock, self._engine, intervals)
         self.db.start()
         self.db.housekeeper.close()
         self.past.clear()

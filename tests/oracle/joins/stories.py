@@ -18,6 +18,7 @@ from penstock.settings import Settings
 from penstock.sql.plan import JoinPlan, plan_from_json
 from penstock.streams.log.segment_rows import read_slice
 from penstock.streams.log.segments import list_segments, slices
+from penstock.views.intervals import Intervals
 from penstock.views.query_state import QueryState
 from tests.oracle.joins.making import SECOND, make_question
 from tests.oracle.joins.tables import COLUMNS, OrdinaryTable
@@ -31,6 +32,7 @@ class Story:
     """One seed: the same readings go to the product and into the model; answers are compared at committed cycles."""
 
     most_questions = 6
+    own_writes_s = Intervals().own_writes_s
     asks = 2  # how often, beside ten pushes and eight cycles
 
     def __init__(self, folder: Path, seed: int, with_tables: float = 0.4) -> None:
@@ -54,7 +56,7 @@ class Story:
         settings = Settings(
             data=str(self.folder), group_commit_ms=0, join_memory_mb=memory_mb, result_max_rows=100_000_000
         )
-        self.db = Database(settings, self.clock, engine=self._engine)
+        self.db = Database(settings, self.clock, self._engine, Intervals(own_writes_s=self.own_writes_s))
         self.db.start()
 
     def _engine(self, *arguments: Any) -> LocalEngine:

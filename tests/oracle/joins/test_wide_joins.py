@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.operators.joins.brute import FORMS
+from tests.operators.join.brute import FORMS
 from tests.oracle.joins.wide import Wide
 
 # Seeds that failed once are written down here, and run first from then on.

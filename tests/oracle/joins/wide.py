@@ -22,7 +22,7 @@ from penstock.operators.join.steps import buffers, units
 from penstock.settings import Settings
 from penstock.sql.join_hints import algorithms
 from penstock.sql.plan import JoinPlan, plan_from_json
-from tests.operators.joins.brute import windows
+from tests.operators.join.brute import windows
 from tests.support.local_engine import LocalEngine
 
 EPOCH = 1_700_000_000_000_000

@@ -13,7 +13,7 @@ from penstock.operators.aggregate.rollups import files, roll_up, tiers
 from penstock.operators.aggregate.rollups.once import answer_once
 from penstock.sql.parse import parse_select
 from penstock.sql.planning.one_shot import asked_once
-from penstock.views import standing_queries
+from penstock.views.intervals import Intervals
 from tests.oracle.aggregates.model import Condition, Question, same
 from tests.oracle.aggregates.rig import BEGAN_US, COLUMNS, STATIC_CONDITIONS, STREAM_CONDITIONS, Rig, sorted_rows
 
@@ -44,8 +44,7 @@ class RollupRig(Rig):
 
     def __init__(self, folder: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
         self.random = random.Random(seed)
-        monkeypatch.setattr(standing_queries, "SNAPSHOT_EVERY", 7)
-        monkeypatch.setattr(standing_queries, "TRIM_EVERY", 3)
+        self._intervals = Intervals(snapshot_cycles=7, trim_cycles=3)
         # Steps, blocks and files as small as the story.
         monkeypatch.setattr(tiers, "CELLS_PER_BLOCK", 3)
         monkeypatch.setattr(roll_up, "STEP_ROWS", self.random.choice([5, 50, 1000]))

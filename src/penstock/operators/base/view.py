@@ -27,7 +27,7 @@ _MENDING = {
 class View(Protocol):
     """The standing queries of one operator. Every method that is given the store or its owner is called under the lock."""
 
-    first_wait_s: float  # how long a first request waits for an answer
+    first_wait_s: float | None  # how long a first request waits for an answer, if longer than others
 
     def at(self, views: AnswerOwner, query: QueryDefinition, mark: Mark, asked: bool) -> AnswerAt:
         """The answer at a kept cycle. `asked`: it counts as an invocation."""
@@ -96,7 +96,7 @@ def unheeded(plan: Plan, asked: str | None) -> str | None:
 class KernelView:
     """What views have in common whose queries kernels run: a `QueryState` per query, folded from the records."""
 
-    first_wait_s = 10.0
+    first_wait_s: float | None = None
 
     def first_answer(self, views: AnswerOwner, query_id: int, after: int) -> int | None:
         return views.windows.first_answer(query_id, max(after, views.feed.oldest() - 1))

@@ -17,7 +17,7 @@ from penstock.views.feed import Mark
 class ResampleView:
     """Values of one stream at the readings of another. Nothing is kept but the last samples."""
 
-    first_wait_s = 10.0
+    first_wait_s: float | None = None
 
     def at(self, views: AnswerOwner, query: QueryDefinition, mark: Mark, asked: bool) -> AnswerAt:
         known = mark.resampled.get(query.id)

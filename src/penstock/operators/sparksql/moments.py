@@ -71,7 +71,7 @@ def now_of_plan(plan: Plan, store: AnswerStore, state: CatalogState | None = Non
 def streams_of(plan: Plan, state: CatalogState) -> list[tuple[int, Expr | None]]:
     """Each stream a plan reads itself, by its table, with the static predicate that chooses its sensors."""
     found = list(dict.fromkeys((u.table_id, u.static_predicate) for u in looks_of(plan)))
-    for relation in plan.relations if isinstance(plan, SparkPlan) else ():
+    for relation in plan.relations:
         if relation.kind == "stream" and relation.table in state.tables:
             found.append((state.tables[relation.table].id, relation.static_predicate))
     return found

@@ -18,7 +18,7 @@ from penstock.views.feed import Mark
 class SparkSqlView:
     """Whole evaluations, where there is one over the rows of a join that runs in the cycle."""
 
-    first_wait_s = 60.0
+    first_wait_s: float | None = 60.0
 
     def at(self, views: AnswerOwner, query: QueryDefinition, mark: Mark, asked: bool) -> AnswerAt:
         evaluations = views.store.evaluations

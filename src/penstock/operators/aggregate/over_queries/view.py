@@ -20,7 +20,7 @@ from penstock.views.query_state import QueryState
 class QueryAggregateView:
     """Readers of a join. They have no state of their own: the join's results, and slices of them, are all they need."""
 
-    first_wait_s = 10.0
+    first_wait_s: float | None = None
 
     def at(self, views: AnswerOwner, query: QueryDefinition, mark: Mark, asked: bool) -> AnswerAt:
         plan, state = _plan_of(views.store, query.id), views.store.state

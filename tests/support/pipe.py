@@ -1,0 +1,63 @@
+"""A whole database whose cycles run in this process, when a test says so."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from penstock.clock import ManualClock
+from penstock.database.database import Database
+from penstock.settings import Settings
+from penstock.views.intervals import Intervals
+from tests.support.local_engine import LocalEngine
+
+BEGAN_US = 1_763_190_000_000_000
+TABLE = "CREATE TABLE probes (id INT PRIMARY KEY, place TEXT, reading STREAM (value DOUBLE))"
+
+
+class Pipe:
+    """One data folder, opened and opened again, on a clock that stands still until it is moved."""
+
+    def __init__(
+        self, folder: Path, began_us: int = BEGAN_US, intervals: Intervals = Intervals(), **settings: Any
+    ) -> None:
+        self.folder = folder
+        self._intervals = intervals
+        self.clock = ManualClock(began_us)
+        self._settings = settings
+        self.open()
+
+    def open(self) -> None:
+        settings = Settings(data=str(self.folder), group_commit_ms=0, **self._settings)
+        self.db = Database(settings, self.clock, self._make_engine, self._intervals)  # type: ignore[arg-type]
+        self.db.start()
+        # Its thread would merge and remove at moments that no test chose.
+        self.db.housekeeper.close()
+
+    def _make_engine(self, *arguments: Any) -> LocalEngine:
+        return LocalEngine(*arguments, clock=self.clock)
+
+    def set_intervals(self, **changes: Any) -> None:
+        """From now on, and after restarts, tidy up after other numbers of cycles or wait for another time."""
+        self._intervals = self.db.standing.intervals = replace(self._intervals, **changes)
+
+    @property
+    def engine(self) -> LocalEngine:
+        return self.db.engine  # type: ignore[return-value]
+
+    def restart(self) -> None:
+        self.db.stop()
+        self.open()
+
+    def probes(self, options: str = "") -> None:
+        self.db.execute(f"{TABLE} {options}")
+        self.db.execute("INSERT INTO probes VALUES (1, 'north', NULL), (2, 'south', NULL)")
+
+    def push(self, *values: float, sensor: int = 1) -> None:
+        """One segment of readings, a millisecond after the last."""
+        self.clock.advance(1000)
+        self.db.push("probes", [{"id": sensor, "value": v} for v in values])
+
+    def answer(self, name: str, column: str = "value") -> list[Any]:
+        return self.db.standing.invoke(name).table.column(column).to_pylist()
