@@ -18,7 +18,7 @@ from penstock.expr.expression import Expr
 from penstock.expr.windows import FOREVER, TimeWindow, Window
 from penstock.operators.join.readers import told_from
 from penstock.sql.plan import AggregatePlan, Plan, SparkPlan, looks_of
-from penstock.streams.sources.initial_scan import surviving
+from penstock.streams.sources.manager import surviving
 from penstock.views.results import Result
 from penstock.views.standing_queries import StandingQueries
 

@@ -26,8 +26,7 @@ from penstock.sql.plan import (
     selected_table,
     tables_under,
 )
-from penstock.streams.log.missing_rows import first_reached
-from penstock.streams.log.segments import Segment
+from penstock.streams.log.segments import Segment, first_reached
 
 SegmentsOf = Callable[[int], Sequence[Segment]]
 FloorOf = Callable[[int], int]

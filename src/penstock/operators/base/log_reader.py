@@ -22,9 +22,8 @@ from penstock.expr.windows import FOREVER
 from penstock.operators.base.open_files import OpenFiles
 from penstock.operators.join.partnered_rows import Blocks
 from penstock.sql.plan import SelectPlan
-from penstock.streams.log.missing_rows import lost_position, missing_file
 from penstock.streams.log.segment_rows import read_slice
-from penstock.streams.log.segments import Segment, Slice, list_segments, slices
+from penstock.streams.log.segments import Segment, Slice, list_segments, lost_position, missing_file, slices
 
 _BARE = slice_schema([])  # times and static versions alone
 TOGETHER_ROWS, TOGETHER_TIMES = 1 << 16, 8

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from penstock.disk_sync import sync_file, sync_folder
 from penstock.errors import PenstockError, error
-from penstock.streams.log.layout import ASIDE
+from penstock.streams.log.segments import ASIDE
 
 CrashPoint = Callable[[str], None]
 
