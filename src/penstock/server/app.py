@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastapi import Depends, FastAPI
 from starlette.middleware.cors import CORSMiddleware
 
 from penstock import __version__
 from penstock.security.guesses import Guesses
-from penstock.server.backend import Backend
 from penstock.server.http.access import USER_HEADER, AccessGuard, listed_origins, rates_of
 from penstock.server.http.budget import ByteBudget
 from penstock.server.http.context import Context, Lifecycle
@@ -41,6 +40,9 @@ from penstock.server.routes import (
 )
 from penstock.settings import Settings
 
+if TYPE_CHECKING:
+    from penstock.database.database import Database
+
 RESOURCES = (
     sql,
     statements,
@@ -67,7 +69,7 @@ class Api(FastAPI):
         return document(self)
 
 
-def create_app(database: Backend, settings: Settings, lifecycle: Lifecycle | None = None) -> FastAPI:
+def create_app(database: Database, settings: Settings, lifecycle: Lifecycle | None = None) -> FastAPI:
     """The API over a database that is started, or that `lifecycle` says is still starting."""
     app = Api(
         title="Penstock",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from starlette.requests import Request
 
@@ -11,7 +12,6 @@ from penstock.errors import error
 from penstock.security.caller import Caller
 from penstock.security.guesses import Guesses
 from penstock.security.users import Users
-from penstock.server.backend import Backend
 from penstock.server.http.access import USER_HEADER
 from penstock.server.http.budget import ByteBudget
 from penstock.server.http.counters import RequestCounters
@@ -21,6 +21,9 @@ from penstock.server.http.sessions import Sessions
 from penstock.server.http.thread_pools import Workers
 from penstock.settings import Settings
 from penstock.statements.permissions import the_caller
+
+if TYPE_CHECKING:
+    from penstock.database.database import Database
 
 
 @dataclass(slots=True)
@@ -42,7 +45,7 @@ class Lifecycle:
 class Context:
     """The parts of one running server."""
 
-    database: Backend
+    database: Database
     settings: Settings
     workers: Workers
     budget: ByteBudget

@@ -10,7 +10,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from penstock.errors import error
-from penstock.server.backend import Backend
 from penstock.server.http.body import read_model
 from penstock.server.http.context import context_of
 from penstock.server.http.local_access import is_local_client
@@ -38,15 +37,15 @@ async def back_up(request: Request) -> Response:
     target = Path(asked.target)
     if not target.is_absolute():
         raise error("invalid_parameter", detail=f'"{asked.target}" is not an absolute path')
-    damaged = await context.workers.catalog.run(_back_up, context.database, target, asked.link)
+
+    def work() -> list[str]:
+        _check_place(target)
+        return context.database.backup(target, asked.link)
+
+    damaged = await context.workers.catalog.run(work)
     context.database.audit.note("BACKUP", [str(target)])
     answer = {"target": str(target)} | ({"damaged": damaged} if damaged else {})
     return Response(orjson.dumps(answer), media_type="application/json")
-
-
-def _back_up(database: Backend, target: Path, link: bool) -> list[str]:
-    _check_place(target)
-    return database.backup(target, link)
 
 
 def _check_place(target: Path) -> None:
