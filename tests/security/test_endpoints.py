@@ -10,7 +10,7 @@ from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from starlette.routing import BaseRoute, WebSocketRoute
 
-from penstock.security.roles import ROLES, covers
+from penstock.security.caller import ROLES, covers
 from penstock.security.users import as_caller
 from penstock.server.http.context import role_of
 from tests.security.conftest import World

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from starlette.requests import HTTPConnection, Request
 
 from penstock.errors import error
-from penstock.security.caller import ANONYMOUS, Caller, require
+from penstock.security.caller import ANONYMOUS, Caller, Role, require
 from penstock.security.guesses import Guesses
-from penstock.security.roles import Role
 from penstock.security.users import Users
 from penstock.server.http.access import USER_HEADER, RateLimits
 from penstock.server.http.budget import ByteBudget

@@ -136,7 +136,7 @@ class KeyFile:
 
     def _rewrite(self, records: list[Record]) -> None:
         body = _lines(records)
-        store(self._temporary, self._path, lambda path: _write(path, body), at="keys")
+        store(self._temporary, self._path, lambda path: path.write_bytes(body), at="keys")
         self._size_kept = len(body)
 
 
@@ -179,7 +179,3 @@ def _checked(line: bytes) -> Record | None:
         return str(key), int(at_us), int(position), body
     except (ValueError, TypeError, KeyError, AttributeError):
         return None
-
-
-def _write(path: Path, body: bytes) -> None:
-    path.write_bytes(body)

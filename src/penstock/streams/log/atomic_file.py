@@ -24,7 +24,11 @@ def no_crash(step: str) -> None:
 
 
 def store(
-    temporary: Path, target: Path, write: Callable[[Path], None], crash_point: CrashPoint = no_crash, at: str = "store"
+    temporary: Path,
+    target: Path,
+    write: Callable[[Path], object],
+    crash_point: CrashPoint = no_crash,
+    at: str = "store",
 ) -> None:
     """Let `write` fill a file under `temporary`, then make it appear as `target`, durably.
 

@@ -14,8 +14,8 @@ from penstock.catalog.state import CatalogState
 from penstock.clock import Clock
 from penstock.errors import PenstockError
 from penstock.sensors.address_rules import AddressRules
+from penstock.sensors.base import Source
 from penstock.sensors.registry import find_connector, parse_options
-from penstock.sensors.source import Source
 from penstock.services import Service
 from penstock.streams.ingest.input_counts import InputCounts
 from penstock.streams.ingest.receipt import IngestReceipt
