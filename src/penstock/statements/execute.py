@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from penstock.cycle.gc_pause import loading
+from penstock.cycle.definitions import loading
 from penstock.database.damage import note_failure
 from penstock.errors import PenstockError, error
 from penstock.security.caller import current_caller, require

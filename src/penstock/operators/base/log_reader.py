@@ -13,8 +13,8 @@ from pyroaring import BitMap
 from penstock.cancellation import check
 from penstock.catalog.model import POSITION_COLUMN, TIME_COLUMN, VERSION_COLUMN, Table
 from penstock.catalog.rows import StaticRows
+from penstock.cycle.log_batch import flat_columns, slice_schema, stream_fields
 from penstock.cycle.positions import BLOCK_ROWS
-from penstock.cycle.readings import flat_columns, slice_schema, stream_fields
 from penstock.errors import PenstockError
 from penstock.expr.evaluate import evaluate
 from penstock.expr.expression import Column, UserCall, columns_of, walk

@@ -22,7 +22,7 @@ import os
 import re
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -241,3 +241,18 @@ def missing_file(table_id: int, position: int) -> PenstockError:
 
 def _journalled_floor(data_folder: Path, table_id: int) -> int:
     return load_state(data_folder).retention(table_id)
+
+
+@dataclass(slots=True)
+class Listing:
+    """Exact files for ranges of positions."""
+
+    log: Path
+    _known: dict[int, list[Segment]] = field(default_factory=dict)
+
+    def files(self, table_id: int, first: int, end: int) -> tuple[Slice, ...]:
+        if first >= end:
+            return ()
+        if table_id not in self._known:
+            self._known[table_id] = list_readable(self.log, table_id)
+        return tuple(slices(self._known[table_id], first, end))
