@@ -19,7 +19,7 @@ from apps.cameras.statements import DEFINITIONS, follow, insert_cameras
 from apps.cameras.town import ROUTES
 from apps.cameras.traffic import SECOND, Traffic
 from apps.cameras.view import describe, draw, summary
-from penstock.cli.demo_server import free_port, running_server
+from penstock.cli.demo import free_port, running_server
 from penstock.client import Connection
 from penstock.clock import WallClock
 from penstock.errors import PenstockError

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.answers.cost_shares import CostShares, own_ms
-from penstock.cycle import work_time
+from penstock.cycle import result_rows
 from penstock.cycle.commits import RESULT_SCHEMA, CommitRecord
 from tests.support.pipe import Pipe
 
@@ -48,7 +48,7 @@ class Spending:
 
 @pytest.fixture
 def spent(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> Spending:
-    monkeypatch.setattr(work_time, "LEAST_MS", 0.0)
+    monkeypatch.setattr(result_rows, "LEAST_MS", 0.0)
     pipe.probes()
     pipe.db.execute(ODD)
     pipe.db.execute(f"CREATE QUERY plain AS SELECT value FROM probes {WINDOW}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from penstock.catalog.catalog import users_by_name
 from penstock.catalog.model import Function, StreamColumn, StreamType, TableOptions
 from penstock.catalog.query_definitions import NewQuery
 from penstock.catalog.state import load_state
@@ -48,8 +49,9 @@ def test_what_is_used_is_not_dropped_and_the_users_are_named(bench: CatalogBench
     assert message == 'table "sensors" is used by query "hot", query "hotter"'
     refused("dependents_exist", bench.catalog.drop, "function", "f")
     refused("dependents_exist", bench.catalog.drop, "query", "hot")
-    assert bench.state.dependents("query", "hotter") == [("query", "hottest")]
-    assert bench.state.dependents("query", "hottest") == []
+    users = users_by_name(bench.state.tables.values(), bench.state.queries.values())
+    assert users["query", "hotter"] == [("query", "hottest")]
+    assert users["query", "hottest"] == []
 
 
 def test_cascade_reaches_users_of_users_and_drops_each_once_users_first(bench: CatalogBench) -> None:

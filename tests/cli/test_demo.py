@@ -11,8 +11,15 @@ import pytest
 from rich.console import Console
 
 from penstock.cli import demo
-from penstock.cli.demo_tracks import Tracks
-from penstock.cli.demo_view import DemoScreen, DemoStatus, alarms_by_probe, own_questions, plain_line, silent_probes
+from penstock.cli.demo_view import (
+    DemoScreen,
+    DemoStatus,
+    Tracks,
+    alarms_by_probe,
+    own_questions,
+    plain_line,
+    silent_probes,
+)
 from penstock.sensors import demo_plant
 from penstock.sql.parse import parse_script
 

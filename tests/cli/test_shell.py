@@ -15,9 +15,8 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
-from penstock.cli.completion import Names
 from penstock.cli.output import Format
-from penstock.cli.shell import Shell, history_file
+from penstock.cli.shell import Names, Shell, history_file
 from penstock.client import Connection
 from tests.server.fake import FakeDatabase
 from tests.server.live import Live

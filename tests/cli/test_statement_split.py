@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.cli.statement_split import SubscribeTo, all_statements, is_blank, parse_subscribe, split_statements
+from penstock.cli.statement_runner import SubscribeTo, all_statements, is_blank, parse_subscribe, split_statements
 
 
 def texts(script: str) -> list[str]:

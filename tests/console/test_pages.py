@@ -11,8 +11,8 @@ import pytest
 
 from penstock.answers.latest_readings import Latest
 from penstock.clock import SECOND
-from penstock.console.answer_preview import look_at
 from penstock.console.sensor_facts import state_of, table_facts
+from penstock.console.status_cache import look_at
 from penstock.console.widgets.plan_drawing import draw
 from penstock.console.widgets.result_chart import Axes, chart_of, guess
 from penstock.database.footprint import Processes, log_sizes

@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable
 
 import pytest
 
-from penstock.cycle.bisection import find_culprits
 from penstock.cycle.trial import Finding, find_poison
+from penstock.cycle.worker import find_culprits
 
 
 class Cycle:

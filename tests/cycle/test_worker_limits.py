@@ -11,7 +11,7 @@ SRC = Path(__file__).parents[2] / "src"
 SCRIPT = """
 import numpy as np, pyarrow as pa
 from penstock.pipeline.tasks import WorkerLimits
-from penstock.cycle.worker_limits import limit_worker
+from penstock.cycle.worker import limit_worker
 limit_worker(WorkerLimits(memory_mb=100))
 limit_worker(WorkerLimits(memory_mb=100))  # as at every task: it does not add up
 small = np.ones(5_000_000)  # 40 MB

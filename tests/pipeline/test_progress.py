@@ -14,8 +14,7 @@ from penstock.cycle.folder import DataFolder, FolderLock
 from penstock.cycle.offset import Offset
 from penstock.cycle.planner import Planner
 from penstock.pipeline import engine as engine_module
-from penstock.pipeline.engine import Engine
-from penstock.pipeline.progress import FIRST_CYCLE_FACTOR, Progress
+from penstock.pipeline.engine import FIRST_CYCLE_FACTOR, Engine, Progress
 from penstock.settings import Settings
 
 

@@ -10,9 +10,9 @@ from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from starlette.routing import BaseRoute, WebSocketRoute
 
-from penstock.security.roles import ROLES, covers
+from penstock.security.caller import ROLES, covers
 from penstock.security.users import as_caller
-from penstock.server.http.roles import role_of
+from penstock.server.http.context import role_of
 from tests.security.conftest import World
 
 # What anybody may call. A new call is not in here, so it has to ask for a role.

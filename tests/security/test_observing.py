@@ -14,7 +14,7 @@ from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from penstock.logs import JsonLines, TextLines, note_cycle, request_named
-from penstock.server.routes.metrics import SERIES_MAX, Scrape, families, status_samples
+from penstock.server.routes.system import SERIES_MAX, Scrape, families, status_samples
 from tests.security.conftest import World
 
 ROOT = Path(__file__).parents[2]

@@ -14,10 +14,9 @@ import pytest
 from penstock.clock import SECOND, ManualClock, parse_timestamp
 from penstock.errors import PenstockError
 from penstock.sensors import recording_files
-from penstock.sensors.address_rules import AddressRules
+from penstock.sensors.address_rules import AddressRules, SensorFiles
 from penstock.sensors.base import ReadResult, Sensor
 from penstock.sensors.registry import create_sensor
-from penstock.sensors.sensor_files import SensorFiles
 from penstock.types import BIGINT, DOUBLE, TEXT, Field
 
 NAB = Path(__file__).parents[1] / "data" / "nab"

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from penstock.errors import PenstockError
-from penstock.sensors.bounded_lines import BoundedLines
-from penstock.sensors.sensor_files import SensorFiles
+from penstock.sensors.address_rules import SensorFiles
+from penstock.sensors.recording_files import BoundedLines
 
 
 @pytest.fixture

@@ -27,6 +27,8 @@ ANSWER = pa.table({"location": ["north gate", "pier"], "ppm": [37.5, 41.0]})
 
 
 class FakeSubscription:
+    cycle = 0  # everything up to it was given; pings carry it
+
     def __init__(self, database: FakeDatabase, name: str, cycle: int) -> None:
         self.name = name
         self.closed = False

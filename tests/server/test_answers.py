@@ -10,8 +10,7 @@ import httpx
 import pyarrow as pa
 import pytest
 
-from penstock.server.http.encode import choose_format
-from penstock.server.http.type_names import type_name
+from penstock.server.http.encode import choose_format, type_name
 from penstock.types import parse_type
 from penstock.views.results import Result
 from tests.server.asgi import Http

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 import pytest
 
-from penstock.server.http.rate_limit import CLIENTS_MAX, RateLimits
+from penstock.server.http.access import CLIENTS_MAX, RateLimits
 from penstock.settings import Settings
 from tests.server.asgi import Http
 from tests.server.fake import FakeDatabase

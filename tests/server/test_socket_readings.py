@@ -16,7 +16,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
 from penstock.server.http import decode
-from penstock.server.routes.metrics import status_samples
+from penstock.server.routes.system import status_samples
 from penstock.settings import Settings
 from tests.server.asgi import Http
 from tests.server.fake import FakeDatabase

@@ -10,8 +10,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from penstock.errors import PenstockError, error
 from penstock.server.models import QueryChange
-from penstock.server.routes.metrics import Scrape, families, status_samples
 from penstock.server.routes.queries import change_statements
+from penstock.server.routes.system import Scrape, families, status_samples
 from penstock.views.results import Health
 from tests.server.asgi import Http
 from tests.server.fake import FakeDatabase

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from penstock.sinks.backlog import Backlog
 from penstock.sinks.base import SinkBatch
-from penstock.sinks.positions import Position
+from penstock.sinks.follower import Position
 from penstock.sinks.result_reader import Reader
 from tests.sinks.test_files import batch, finished, opened
 

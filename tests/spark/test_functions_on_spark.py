@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 
 from penstock.database.database import Database
 from penstock.errors import PenstockError
-from penstock.pipeline.registry import REMOVED
+from penstock.pipeline.session import REMOVED
 from penstock.sql.functions import FUNCTIONS
 from penstock.sql.plan import SparkPlan
 from penstock.sql.spark.text import NOW

@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from penstock.database.database import Database
 from penstock.errors import PenstockError
-from penstock.pipeline.spark_parser import check_nodes, check_parsed, nodes_of, parse
+from penstock.pipeline.spark_sql import check_nodes, check_parsed, nodes_of, parse
 from penstock.sql.functions import FUNCTIONS
 from tests.security.test_injection import (
     REFUSED,

@@ -18,7 +18,7 @@ from penstock.expr.windows import FOREVER, TimeWindow
 from penstock.operators.join.readers import told_from
 from penstock.operators.sparksql.moments import streams_of
 from penstock.sql.plan import Plan, all_windows
-from penstock.streams.sources.initial_scan import surviving
+from penstock.streams.sources.manager import surviving
 from penstock.views.results import Result
 from penstock.views.standing_queries import StandingQueries
 

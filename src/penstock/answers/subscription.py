@@ -18,7 +18,11 @@ from penstock.views.standing_queries import StandingQueries
 
 
 class Subscription(Protocol):
-    """One subscriber. `next` waits for the next event; None where none came in time."""
+    """One subscriber. `next` waits for the next event; None where none came in time.
+
+    `next` raises query_not_found once the query was dropped and everything before that was delivered. `on_ready` has a callback
+    called, from any thread, whenever `next(0)` may have something new to say: a thousand subscribers wait without a thread each.
+    """
 
     @property
     def cycle(self) -> int:

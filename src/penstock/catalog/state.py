@@ -25,7 +25,6 @@ from penstock.catalog.definition_json import (
     table_to_json,
 )
 from penstock.catalog.definitions import CatalogDefinitions, DefinitionLookup
-from penstock.catalog.dependents import Name, users_by_name
 from penstock.catalog.entry import Entry
 from penstock.catalog.heads import Int64s, LogHeads
 from penstock.catalog.journal import SNAPSHOT, JournalReader
@@ -190,11 +189,6 @@ class CatalogState(DefinitionLookup):
         A row at log position p came after the entry of the last head that is not beyond p.
         """
         return self._heads.steps(table_id, self.position)
-
-    def dependents(self, kind: str, name: str) -> list[Name]:
-        """What could not live without this."""
-        users = users_by_name(self.tables.values(), self.queries.values(), self.rollups.values(), self.sinks.values())
-        return users.get((kind, name), [])
 
     # -- changes, one per kind of entry
 

@@ -1,10 +1,12 @@
-"""Tables, their columns, stream types and functions: checked, then journalled."""
+"""Tables, their columns and static rows, stream types and functions: checked, then journalled."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
-from penstock.catalog.checks import check_added, check_shape
+from penstock.catalog.checks import check_added, check_keys, check_required, check_shape, duplicate, plain_rows
 from penstock.catalog.definition_json import function_to_json, stream_type_to_json, table_to_json
 from penstock.catalog.model import Function, StreamColumn, StreamType, Table, TableOptions
 from penstock.catalog.writer import CatalogWriter
@@ -93,3 +95,56 @@ class TableDefinitions(CatalogWriter):
         with self._lock:
             self._exists("function", function.name, self.state.functions, False)
             self._write("create_function", function_to_json(function))
+
+    # -- static rows
+
+    def insert_rows(self, table: str, rows: Sequence[Sequence[Any]]) -> int:
+        """Rows of static values in order of the columns; for a sensor table the address stands last."""
+        with self._lock:
+            found = self._table(table)
+            if found.stream is not None and not found.key:
+                raise error(
+                    "invalid_definition",
+                    detail=f'table "{table}" is one sensor, which is there already',
+                    hint=f"UPDATE {table} SET {found.stream.name} = '...' gives it an address",
+                )
+            static = self.state.rows(found.id)
+            body = plain_rows(found, rows)
+            check_keys(found, body)
+            check_required(found, body)
+            for row in body:
+                if static.has_key(row):
+                    raise duplicate(found, row)
+            if body:
+                self._write("insert_rows", {"table": found.id, "rows": body})
+            return len(body)
+
+    def update_rows(self, table: str, changes: Mapping[int, Sequence[Any]]) -> int:
+        """New static values (and address) for sids. How many: a row that was deleted meanwhile does not count."""
+        with self._lock:
+            found = self._table(table)
+            static = self.state.rows(found.id)
+            live = {int(sid): values for sid, values in changes.items() if static.is_live(int(sid))}
+            body = plain_rows(found, list(live.values()))
+            check_keys(found, body)
+            check_required(found, body)
+            for row in body:
+                taken = static.vid_of(static.key_of(row)) if found.key else None
+                if taken is not None and int(static.sids[taken]) not in live:
+                    raise duplicate(found, row)
+            if body:
+                changed = [[sid, row] for sid, row in zip(live, body, strict=True)]
+                self._write("update_rows", {"table": found.id, "rows": changed})
+            return len(body)
+
+    def delete_rows(self, table: str, sids: Iterable[int]) -> int:
+        """How many rows went: one that was deleted meanwhile does not count."""
+        with self._lock:
+            found = self._table(table)
+            if found.stream is not None and not found.key:
+                raise error("invalid_definition", detail=f'table "{table}" is one sensor', hint="drop the table")
+            static = self.state.rows(found.id)
+            gone = [sid for sid in dict.fromkeys(int(s) for s in sids) if static.is_live(sid)]
+            if gone:
+                self._write("delete_rows", {"table": found.id, "sids": gone})
+            return len(gone)

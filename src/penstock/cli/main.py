@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 from typing import Annotated
 
 import typer
@@ -11,13 +9,13 @@ import typer
 from penstock import __version__
 from penstock.cli.backup import backup, restore
 from penstock.cli.check import check
+from penstock.cli.demo import demo
 from penstock.cli.export import export
 from penstock.cli.load import load
-from penstock.cli.serve import serve_command
+from penstock.cli.serve import serve_command, warm_up
 from penstock.cli.sql import sql
 from penstock.cli.status import status
 from penstock.cli.user import user
-from penstock.cli.warm_up import warm_up
 
 app = typer.Typer(
     name="penstock",
@@ -37,10 +35,7 @@ app.command("restore")(restore)
 app.command("check")(check)
 app.command("warm-up")(warm_up)
 app.add_typer(user, name="user")
-# Commands that live in a module of their own name, where it is there: a function named like the module.
-for _name in ("demo",):
-    if importlib.util.find_spec(f"penstock.cli.{_name}") is not None:
-        app.command(_name)(getattr(importlib.import_module(f"penstock.cli.{_name}"), _name))
+app.command("demo")(demo)
 
 
 def _print_version(asked: bool) -> None:

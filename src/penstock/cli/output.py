@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import csv
-import math
 import sys
 from collections.abc import Iterable, Sequence
-from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
 from typing import Annotated, Any, TextIO
@@ -19,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.client import Answer, Change
+from penstock.json_rows import json_value
 
 
 class Format(StrEnum):
@@ -116,23 +115,6 @@ def show(value: Any) -> str:
     if isinstance(found, dict | list):
         return orjson.dumps(found).decode()
     return repr(found) if isinstance(found, float) else str(found)
-
-
-def json_value(value: Any) -> Any:
-    """A Python value as the HTTP API writes it in JSON."""
-    if isinstance(value, datetime):
-        return value.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-    if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
-    if isinstance(value, bytes):
-        import base64
-
-        return base64.b64encode(value).decode()
-    if isinstance(value, dict):
-        return {key: json_value(part) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [json_value(part) for part in value]
-    return value if value is None or isinstance(value, str | int | float | bool) else str(value)
 
 
 class LivePrinter:

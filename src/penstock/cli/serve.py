@@ -81,3 +81,19 @@ def serve_command() -> Callable[..., None]:
     command.__annotations__ = annotations
     command.__doc__ = serve.__doc__
     return command
+
+
+def warm_up(
+    again: Annotated[bool, typer.Option("--again", help="Train even if this environment is warm already.")] = False,
+) -> None:
+    """Compile kernels and train this environment for quick starts; needed once, takes up to a minute."""
+    from penstock.database.warm_up import warm_up as train
+
+    began = time.monotonic()
+
+    def progress(step: str) -> None:
+        print(f"penstock: {step}", file=sys.stderr, flush=True)
+
+    with reported():
+        train(progress, again)
+    progress(f"warm after {time.monotonic() - began:.0f} s")

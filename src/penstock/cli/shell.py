@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import typer
 from prompt_toolkit import PromptSession
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
 from prompt_toolkit.history import FileHistory
 from prompt_toolkit.lexers import PygmentsLexer
 
-from penstock.cli.completion import Names
-from penstock.cli.helpers import HELPERS, UnknownHelper, run_helper
-from penstock.cli.output import Format
-from penstock.cli.statement_runner import run_statement
-from penstock.cli.statement_split import is_blank, split_statements
-from penstock.client import Connection
-from penstock.errors import PenstockError
+from penstock.cli.output import Format, print_answer, show
+from penstock.cli.statement_runner import is_blank, run_script, run_statement, split_statements
+from penstock.cli.status import print_status
+from penstock.client import Answer, Connection
+from penstock.errors import PenstockError, error
+from penstock.sql.completions import KEYWORDS, SYSTEM_TABLES
 
 _SECRET = re.compile(r"\bPASSWORD\b", re.IGNORECASE)
 _DEFINES = re.compile(r"\s*(CREATE|DROP|ALTER)\b", re.IGNORECASE)
@@ -112,3 +116,153 @@ def _prompt_session(names: Names) -> PromptSession[str]:
         lexer=PygmentsLexer(PostgresLexer),
         enable_open_in_editor=True,
     )
+
+
+_WORD = re.compile(r"[\w.\\]+\Z")
+
+
+class Names(Completer):
+    """Completes keywords, tables, columns and queries. Names are fetched at the start and after definitions."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._names: list[tuple[str, str]] = []
+
+    def refresh(self) -> None:
+        """Ask the server what there is; without an answer, what was known stays."""
+        try:
+            self._names = list(_names(self._connection.tables(), self._connection.queries()))
+        except PenstockError:
+            return
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterator[Completion]:
+        found = _WORD.search(document.text_before_cursor)
+        if found is None:
+            return
+        word = found.group()
+        # After a dot only the column is being typed: s.reading.pp -> ppm.
+        tail = word.rsplit(".", 1)[-1]
+        for name, kind in self._names:
+            if name.startswith(word.lower()):
+                yield Completion(name, -len(word), display_meta=kind)
+            elif tail != word and kind.startswith("column") and name.startswith(tail.lower()):
+                yield Completion(name, -len(tail), display_meta=kind)
+        if len(word) >= 2:
+            lower = word.islower()
+            for keyword in KEYWORDS:
+                if keyword.startswith(word.upper()):
+                    yield Completion(keyword.lower() if lower else keyword, -len(word))
+
+
+def _names(tables: Iterable[dict[str, object]], queries: Iterable[dict[str, object]]) -> Iterator[tuple[str, str]]:
+    for table in tables:
+        yield str(table["name"]), "table"
+        stream = table.get("stream")
+        columns = _list(table.get("columns"))
+        for column in [*columns, stream] if stream else columns:
+            if isinstance(column, dict):
+                yield str(column["name"]), f"column of {table['name']}"
+    for query in queries:
+        yield str(query["name"]), "query"
+    for name in SYSTEM_TABLES:
+        yield name, "system table"
+
+
+def _list(value: object) -> list[object]:
+    return value if isinstance(value, list) else []
+
+
+HELPERS = """\
+  \\d              tables and queries
+  \\d NAME         columns of a table, or the definition of a query
+  \\ds TABLE       sensors of a table with their live state
+  \\f FORMAT       write answers as table, json or csv
+  \\i FILE         run the statements of a file
+  \\status         cycles, rates, lag
+  \\?              this help
+  \\q              leave (or Ctrl-D)
+Statements end with ; and may span lines. SUBSCRIBE name; prints rows live until Ctrl-C."""
+
+
+class UnknownHelper(Exception):
+    """Not one of HELPERS."""
+
+
+def run_helper(line: str, connection: Connection, format: Format) -> Format:
+    """Run one; the format that holds afterwards."""
+    word, _, rest = line.partition(" ")
+    argument = rest.strip().rstrip(";").strip()
+    match word:
+        case "\\?" | "\\h" | "\\help":
+            typer.echo(HELPERS, err=True)
+        case "\\d" | "\\dt" | "\\dq":
+            _show(_describe(connection, argument) if argument else _overview(connection), format)
+        case "\\ds" if argument:
+            _show(_sensors(connection, argument), format)
+        case "\\f" | "\\format" if argument in set(Format):
+            return Format(argument)
+        case "\\i" if argument:
+            run_script(connection, _read(Path(argument)), format, origin=argument)
+        case "\\status":
+            print_status(connection.status())
+        case _:
+            raise UnknownHelper(word)
+    return format
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError as problem:
+        raise error("invalid_parameter", detail=f"cannot read {path}: {problem.strerror}") from None
+
+
+def _overview(connection: Connection) -> list[dict[str, Any]]:
+    tables = [
+        {"name": t["name"], "kind": "sensor table" if t.get("stream") else "table", "definition": _columns(t)}
+        for t in connection.tables()
+    ]
+    queries = [{"name": q["name"], "kind": "query", "definition": q.get("sql")} for q in connection.queries()]
+    return tables + queries
+
+
+def _columns(table: dict[str, Any]) -> str:
+    return ", ".join(column["name"] for column in table["columns"])
+
+
+def _describe(connection: Connection, name: str) -> list[dict[str, Any]]:
+    try:
+        table = connection.describe_table(name)
+    except PenstockError as problem:
+        if problem.condition != "table_not_found":
+            raise
+        return [{"property": key, "value": value} for key, value in connection.describe_query(name).items()]
+    return [{"column": c["name"], "type": c["type"], "kind": _kind(table, c["name"])} for c in table["columns"]]
+
+
+def _kind(table: dict[str, Any], column: str) -> str:
+    if column in table["key"]:
+        return "key"
+    stream = table.get("stream")
+    if stream is None:
+        return "static"
+    if column == "ts":
+        return "time"
+    fields = {field["name"] for field in stream["fields"]}
+    return f"of {stream['name']}" if column.removeprefix(stream["name"] + ".") in fields else "static"
+
+
+def _sensors(connection: Connection, table: str) -> list[dict[str, Any]]:
+    """Static values laid beside the live state."""
+    found = []
+    for sensor in connection.sensors(table):
+        values = sensor.pop("values", {})
+        sensor.pop("key", None)
+        found.append({**values, **sensor})
+    return found
+
+
+def _show(rows: list[dict[str, Any]], format: Format) -> None:
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    texts = {name: [None if row.get(name) is None else show(row[name]) for row in rows] for name in names}
+    print_answer(Answer(pa.table(texts)), format)

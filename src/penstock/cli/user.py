@@ -20,8 +20,7 @@ from penstock.cli.server_address import reported
 from penstock.clock import SECOND, WallClock, format_timestamp
 from penstock.errors import PenstockError
 from penstock.security.audit import Audit
-from penstock.security.caller import Caller, acting_as
-from penstock.security.roles import Role, role_named
+from penstock.security.caller import Caller, Role, acting_as, role_named
 from penstock.security.users import Users
 from penstock.settings import load_settings
 

@@ -11,10 +11,9 @@ import httpx
 import pyarrow as pa
 
 from penstock.client.answer import Answer, read_answer
-from penstock.client.json_values import refuse_not_finite, to_json
 from penstock.client.push import BATCH_ROWS, Readings, Receipt, push, quote
 from penstock.client.subscribe import Change, subscribe
-from penstock.client.transport import ARROW, JSON, Transport
+from penstock.client.transport import ARROW, JSON, Transport, refuse_not_finite, to_json
 from penstock.errors import PenstockError, error
 
 if TYPE_CHECKING:

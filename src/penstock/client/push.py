@@ -17,8 +17,7 @@ import orjson
 import pyarrow as pa
 
 from penstock.back_off import BackOff
-from penstock.client.json_values import refuse_not_finite, to_json
-from penstock.client.transport import ARROW, JSON, Transport
+from penstock.client.transport import ARROW, JSON, Transport, refuse_not_finite, to_json
 from penstock.errors import PenstockError, error
 
 if TYPE_CHECKING:

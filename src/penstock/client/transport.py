@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import base64
+import math
 import ssl
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from decimal import Decimal
 from typing import Any
 
 import httpx
 import orjson
 
-from penstock.client.json_values import to_json
 from penstock.errors import CONDITIONS, PenstockError, error
 
 ARROW = "application/vnd.apache.arrow.stream"
@@ -140,3 +142,30 @@ def read_error(body: bytes, status: int) -> PenstockError:
     found = PenstockError(condition, message, hint=detail.get("hint"))
     found.line, found.column, found.length = detail.get("line"), detail.get("column"), detail.get("length")
     return found
+
+
+def to_json(value: Any) -> bytes:
+    """JSON, with times in ISO 8601 (UTC where they name no zone), DECIMAL as exact text and bytes in base64."""
+    try:
+        return orjson.dumps(value, default=_encode, option=orjson.OPT_NAIVE_UTC | orjson.OPT_SERIALIZE_NUMPY)
+    except TypeError as problem:
+        raise error("invalid_parameter", detail=f"cannot be sent: {problem}") from None
+
+
+def _encode(value: Any) -> Any:
+    if isinstance(value, bytes | bytearray | memoryview):
+        return base64.b64encode(value).decode()
+    if isinstance(value, Decimal):
+        return str(value)
+    raise TypeError(f"{type(value).__name__} has no JSON form")
+
+
+def refuse_not_finite(values: Iterable[Any]) -> None:
+    """JSON has no NaN, and sending NULL in its place would be a silent change."""
+    for value in values:
+        if isinstance(value, float) and not math.isfinite(value):
+            raise error(
+                "invalid_parameter",
+                detail=f"{value} cannot travel in rows whose fields or types differ from row to row",
+                hint="push rows with the same fields and types together, or an Arrow table",
+            )

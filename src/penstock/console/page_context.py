@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from nicegui import app as pages
 from nicegui import ui
@@ -11,7 +11,6 @@ from starlette.requests import Request
 
 from penstock.cancellation import Cancellation, cancelled_by
 from penstock.console.status_cache import StatusCache
-from penstock.database.database import Database
 from penstock.errors import PenstockError, error
 from penstock.security.caller import LOCAL, Caller, acting_as, current_caller
 from penstock.server.http.access import session_cookie
@@ -32,7 +31,7 @@ class Console:
     """One per process, as NiceGUI is."""
 
     def __init__(self, context: Context) -> None:
-        self.database = cast(Database, context.database)
+        self.database = context.database
         self.settings = context.settings
         self.context = context
         self.looking = Pool("console-looking", LOOKING_THREADS)

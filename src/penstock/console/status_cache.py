@@ -7,8 +7,10 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
+
 from penstock.answers.latest_readings import Latest
-from penstock.console.answer_preview import look_at
+from penstock.catalog.model import QueryDefinition
 from penstock.console.sensor_facts import TableFacts, table_facts
 from penstock.database.database import Database
 from penstock.database.status import status
@@ -105,3 +107,28 @@ class StatusCache:
 def is_alarm(name: str, description: str | None) -> bool:
     text = f"{name} {description or ''}".lower()
     return any(word in text for word in _ALARM_WORDS)
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerPreview:
+    """The newest `rows` of `count`, as of a cycle."""
+
+    rows: pa.Table
+    count: int
+    cycle: int
+    now_us: int | None
+
+
+def look_at(database: Database, definition: QueryDefinition, newest: int) -> AnswerPreview | None:
+    """The newest rows of a query's answer; None where there is no answer yet, or not now.
+
+    A preview is not a use of the query: how the answer is stored stays as it is, and a large one costs no more than
+    the rows that are shown.
+    """
+    if definition.paused:
+        return None
+    if not database.standing.store.knows(definition.id) or not database.standing.is_ready(definition.name, 0.0):
+        return None
+    held = database.standing.held(definition.name, asked=False)
+    ids = held.inside()
+    return AnswerPreview(held.rows(ids[max(0, len(ids) - newest) :]), len(ids), held.stands_for, held.now_us)

@@ -22,8 +22,7 @@ from penstock.sql.plan import (
     reach_of,
     selected_table,
 )
-from penstock.streams.log.missing_rows import first_reached
-from penstock.streams.log.segments import Segment
+from penstock.streams.log.segments import Segment, first_reached
 
 SegmentsOf = Callable[[int], Sequence[Segment]]
 FloorOf = Callable[[int], int]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from weakref import WeakSet
@@ -17,7 +19,6 @@ from penstock.catalog.entry import Entry
 from penstock.catalog.journal import SNAPSHOT, JournalMoved, JournalReader
 from penstock.catalog.model import Function
 from penstock.catalog.state import CatalogState
-from penstock.cycle.gc_pause import loading
 from penstock.errors import PenstockError, error
 from penstock.expr.user_functions import compile_function
 from penstock.sql.plan import Plan, plan_from_json
@@ -181,3 +182,15 @@ def _advanced(root: str, known: Definitions, position: int) -> Definitions:
         detail = f"this process can read entries up to {known.state.position} only"
         raise error("corrupt_journal", position=position, detail=detail)
     return known
+
+
+@contextmanager
+def loading() -> Iterator[None]:
+    """Pause the garbage collector in this block: objects that are made here stay, so a collection would find nothing."""
+    on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if on:
+            gc.enable()

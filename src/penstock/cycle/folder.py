@@ -66,7 +66,7 @@ class DataFolder:
 
     @property
     def checkpoints(self) -> Path:
-        """Spark's checkpoint, a folder for each start of the streaming query: see `checkpoint`."""
+        """Spark's checkpoint, a folder for each start of the streaming query: see `new_checkpoint`."""
         return self.tmp / "checkpoint"
 
     @property

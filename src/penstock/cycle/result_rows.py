@@ -1,13 +1,21 @@
-"""The results that a task gives to the commit: rows of RESULT_SCHEMA."""
+"""The results that a task gives to the commit: rows of RESULT_SCHEMA.
+
+Beside the results, tasks report the work time that belongs to some queries only: their functions, slices and the history that
+they read. So the server shows each query its own cost. The rest is divided evenly.
+"""
 
 from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 import orjson
 import pyarrow as pa
 
 from penstock.cycle.commit_files import RESULT_SCHEMA, ResultRow
 from penstock.errors import PenstockError
-from penstock.pipeline.tasks import CycleTask
+from penstock.pipeline.tasks import CycleTask, Unit
 
 __all__ = ["ResultRow", "as_batch", "heading", "quarantined", "told"]
 
@@ -34,3 +42,38 @@ def as_batch(rows: list[ResultRow]) -> pa.RecordBatch:
     columns = zip(*rows, strict=True) if rows else ([] for _ in RESULT_SCHEMA)
     arrays = [pa.array(list(c), f.type) for c, f in zip(columns, RESULT_SCHEMA, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=RESULT_SCHEMA)
+
+
+# Less is not worth a row of the record.
+LEAST_MS = 0.05
+
+
+class Stopwatch:
+    """Adds up the time of some of the work."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def timed(self, work: Iterable[ResultRow]) -> list[ResultRow]:
+        """All of it, done at once."""
+        began = time.perf_counter()
+        done = list(work)
+        self.seconds += time.perf_counter() - began
+        return done
+
+
+def spent_row(unit: Unit, seconds: float, slicing_s: float, calling_s: Mapping[str, float]) -> Iterator[ResultRow]:
+    """The time of slicing and of each function; the time of a fill belongs wholly to the queries that it reads for."""
+    told: dict[str, Any]
+    if unit.kind == "fill":
+        told = {"queries": sorted({q for q, _, _ in unit.spans}), "ms": _ms(seconds)}
+    else:
+        functions = {name: _ms(spent) for name, spent in calling_s.items() if _ms(spent) >= LEAST_MS}
+        told = {"functions": functions, "slices": _ms(slicing_s)}
+        if not functions and told["slices"] < LEAST_MS:
+            return
+    yield unit.table_id, "spent", 0, unit.first, orjson.dumps(told)
+
+
+def _ms(seconds: float) -> float:
+    return round(seconds * 1000, 3)

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 from penstock.catalog.model import Table
-from penstock.cycle.definitions import Changes, Definitions
-from penstock.cycle.gc_pause import loading
+from penstock.cycle.definitions import Changes, Definitions, loading
 from penstock.expr.windows import TimeWindow
 from penstock.operators.aggregate.step import AggregateStep
 from penstock.operators.select.durability import meets_rows

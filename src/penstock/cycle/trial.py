@@ -26,13 +26,12 @@ import orjson
 
 from penstock.catalog.model import QueryDefinition
 from penstock.clock_guard import FolderClock
-from penstock.cycle.bisection import find_culprits
 from penstock.cycle.cut import Limits
 from penstock.cycle.definitions import definitions_at
 from penstock.cycle.folder import DataFolder
 from penstock.cycle.offset import offset_from_json
 from penstock.cycle.planner import Planner
-from penstock.cycle.worker import run_task
+from penstock.cycle.worker import find_culprits, run_task
 from penstock.pipeline.kernel_warmup import OF_WORKERS
 from penstock.pipeline.tasks import CycleTask, Exclusions, WorkerLimits, cycle_tasks
 

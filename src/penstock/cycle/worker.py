@@ -7,31 +7,31 @@ positions each, for many queries lists and the name of a bit matrix (`match_enco
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import logging
+import resource
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap
 
-from penstock.cycle.bisection import find_culprits
 from penstock.cycle.definitions import Definitions, definitions_at
 from penstock.cycle.folder import DataFolder
 from penstock.cycle.log_batch import LogBatch
 from penstock.cycle.positions import BLOCK_ROWS
-from penstock.cycle.result_rows import ResultRow, as_batch, heading, quarantined, told
+from penstock.cycle.result_rows import ResultRow, Stopwatch, as_batch, heading, quarantined, spent_row, told
 from penstock.cycle.step_cache import shared_pass, slice_pass
-from penstock.cycle.work_time import Stopwatch, spent_row
-from penstock.cycle.worker_limits import limit_worker
 from penstock.errors import PenstockError, error
 from penstock.expr.newest_times import newest_by_version
+from penstock.expr.time_limit import limit_functions
 from penstock.operators.join.steps.task import JoinTask
 from penstock.operators.select.match_encoding import encode_matches, wants_matrix
 from penstock.operators.select.step import Key, SelectStep
-from penstock.pipeline.tasks import CycleTask, Exclusions, Unit
+from penstock.pipeline.tasks import CycleTask, Exclusions, Unit, WorkerLimits
 from penstock.streams.log.release_memory import give_back_large_at_once
 
 _log = logging.getLogger("penstock.pipeline")
@@ -187,3 +187,52 @@ def _newest(batch: LogBatch, table_id: int) -> Iterator[ResultRow]:
         vids, times = newest_by_version(batch.vids, batch.times)
         payload = np.asarray(vids, np.int64).tobytes() + np.asarray(times, np.int64).tobytes()
         yield table_id, "newest", batch.count, batch.first, payload
+
+
+Fails = Callable[[Sequence[int]], str | None]
+"""Why a group fails when it is tried; None where it does not."""
+
+
+def find_culprits(group: Sequence[int], fails: Fails, thorough: bool) -> dict[int, str]:
+    """The members of a failing group that fail alone, each with the reason; none where only several together fail.
+
+    `thorough` looks for all of them at once, which pays where a try is cheap. Otherwise one is found, by at most one
+    try per halving and one more; the half that is not tried is taken to fail where the other half does not.
+    """
+    if len(group) == 1:
+        why = fails(group)
+        return {group[0]: why} if why is not None else {}
+    left, right = group[: len(group) // 2], group[len(group) // 2 :]
+    if not thorough:
+        return find_culprits(left if fails(left) is not None else right, fails, thorough)
+    found: dict[int, str] = {}
+    for half in (left, right):
+        if len(half) == 1 or fails(half) is not None:
+            found |= find_culprits(half, fails, thorough)
+    return found
+
+
+_memory_mb = 0
+
+
+def limit_worker(limits: WorkerLimits) -> None:
+    """Hold this process to the limits of a task. Too much memory is a MemoryError then, which is traced to its query.
+
+    What the process has at its first task does not count: Arrow reserves a gigabyte of addresses and uses little of it.
+    Nor do mapped files, and memory that is shared with other processes.
+    """
+    global _memory_mb
+    limit_functions(limits.function_timeout_ms / 1000)
+    if limits.memory_mb and limits.memory_mb != _memory_mb:
+        _memory_mb = limits.memory_mb
+        with contextlib.suppress(ValueError, KeyError, OSError):  # not Linux, or a harder limit was set from outside
+            pa.allocate_buffer(1)
+            _, most = resource.getrlimit(resource.RLIMIT_DATA)
+            resource.setrlimit(resource.RLIMIT_DATA, (_data_bytes() + (_memory_mb << 20), most))
+
+
+def _data_bytes() -> int:
+    """The memory of this process that RLIMIT_DATA counts."""
+    with open("/proc/self/status") as facts:
+        sizes = dict(line.split(":", 1) for line in facts)
+    return int(sizes["VmData"].split()[0]) << 10

@@ -79,7 +79,11 @@ PUSH_TIMEOUT_S = 60.0
 
 
 class Database(ReadYourWrites):
-    """One data folder, open. Thread-safe; every method may block."""
+    """One data folder, open. Thread-safe; every method may block, and raises PenstockError for a user's mistake.
+
+    `execute` and `register` refuse what `security.caller.current_caller` may not do, and write changes to `audit`.
+    `execute` and `invoke` end when `cancellation.current_cancellation` says so.
+    """
 
     follower: Follower
 
@@ -309,7 +313,7 @@ class Database(ReadYourWrites):
     def execute(
         self, sql: str, params: Sequence[Any] | Mapping[str, Any] | None = None, owner: str | None = None
     ) -> Result:
-        """Run one or more statements; the last one's result."""
+        """Run one or more statements; the last one's result. Queries without another owner are `owner`'s."""
         return self.executor.execute(sql, params, owner)
 
     def push(
@@ -369,6 +373,7 @@ class Database(ReadYourWrites):
         return [as_told(describe_query(self, known[q])) for q in self.costs.costliest(count) if q in known]
 
     def tables(self) -> list[dict[str, Any]]:
+        """Each table's `name`, `columns`, `key`, `stream` and `options`, by name. Columns are flat: `stream` has its own fields."""
         return [describe_table(t) for t in sorted(self.catalog.state.tables.values(), key=lambda t: t.name)]
 
     def table(self, name: str) -> dict[str, Any]:

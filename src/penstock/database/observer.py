@@ -14,8 +14,7 @@ from penstock.services import Service
 from penstock.settings import Settings
 from penstock.sql.plan import plan_from_json
 from penstock.streams.ingest.ingest import Ingest
-from penstock.streams.sources.initial_scan import surviving
-from penstock.streams.sources.manager import StreamManager
+from penstock.streams.sources.manager import StreamManager, surviving
 from penstock.streams.sources.sensor_lifecycle import ManagerLimits
 
 

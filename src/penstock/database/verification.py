@@ -24,11 +24,8 @@ from penstock.errors import PenstockError
 from penstock.manifest import MANIFEST, verify_backup
 from penstock.security.account_file import AccountFile
 from penstock.streams.ingest.idempotency import bad_lines
-from penstock.streams.log.checksums import check_schema, check_seal, forget_whole
-from penstock.streams.log.layout import parse_segment
-from penstock.streams.log.missing_rows import first_missing
-from penstock.streams.log.parquet_footer import check_file
-from penstock.streams.log.segments import list_what_is_there
+from penstock.streams.log.checksums import check_file, check_schema, check_seal, forget_whole
+from penstock.streams.log.segments import first_missing, list_what_is_there, parse_segment
 
 Took = Callable[[int], None]
 _UNREADABLE = (OSError, pa.ArrowException, ValueError, KeyError, TypeError, IndexError, OverflowError, PenstockError)

@@ -14,8 +14,7 @@ from pathlib import Path
 
 import pyspark
 
-from penstock.pipeline.java import java_caches, java_version
-from penstock.pipeline.spark_home import spark_home
+from penstock.pipeline.java import java_caches, java_version, spark_home
 
 # A stale or foreign archive is passed by without a word.
 _QUIET = "-Xlog:disable -Xlog:all=error:stderr:none"

@@ -10,6 +10,7 @@ import logging
 import shutil
 import threading
 import time
+import uuid
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -26,9 +27,7 @@ from penstock.cycle.folder import DataFolder
 from penstock.cycle.lag import LAG_MAX
 from penstock.cycle.offset import Offset, offset_from_json
 from penstock.errors import error
-from penstock.pipeline.checkpoint import new_checkpoint
 from penstock.pipeline.jobs import CYCLE_POOL, cycle_workers, history_workers, in_pool
-from penstock.pipeline.progress import Progress
 from penstock.pipeline.session import start_session
 from penstock.pipeline.source import HistorySource, PenstockSource
 from penstock.pipeline.worker_warmup import warm_workers
@@ -329,3 +328,53 @@ def _forget_session() -> None:
     SparkSession._instantiatedSession = None
     if hasattr(SparkSession, "_activeSession"):
         SparkSession._activeSession = None
+
+
+def new_checkpoint(folder: DataFolder) -> Path:
+    """An empty checkpoint for a streaming query that is about to start; those of former queries are removed.
+
+    Spark writes it without syncing, so a power cut leaves any part of it. Nothing of an uncommitted cycle is visible, so
+    nothing is lost with it: the next streaming query plans the same rows anew, perhaps up to another end.
+    """
+    shutil.rmtree(folder.checkpoints, ignore_errors=True)
+    fresh = folder.checkpoints / uuid.uuid4().hex
+    fresh.mkdir(parents=True)
+    return fresh
+
+
+# A streaming query that has just begun starts processes first.
+FIRST_CYCLE_FACTOR = 3
+
+
+class Progress:
+    """Detects that data or definitions wait, and no cycle is committed. It checks for waiting data at most once a second."""
+
+    def __init__(
+        self, stall_s: float, is_waiting: Callable[[], bool], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._stall_s = stall_s
+        self._is_waiting = is_waiting
+        self._clock = clock
+        self.fruitless = 0  # stalls in a row whose cause was not found: each gets the next try twice the time
+        self.begin(0)
+
+    def begin(self, cycle: int) -> None:
+        """A streaming query starts after a committed cycle."""
+        self._began, self._cycle, self._since = cycle, cycle, self._clock()
+        self._looked = self._since
+
+    @property
+    def limit_s(self) -> float:
+        factor = FIRST_CYCLE_FACTOR if self._cycle == self._began else 1
+        return float(self._stall_s * factor * 2**self.fruitless)
+
+    def is_stalled(self, cycle: int) -> bool:
+        """Whether something has waited for a cycle after this one for too long."""
+        now = self._clock()
+        if cycle != self._cycle:
+            self._cycle, self._since, self.fruitless = cycle, now, 0
+        elif now - self._looked >= 1.0:
+            self._looked = now
+            if not self._is_waiting():
+                self._since = now
+        return now - self._since > self.limit_s

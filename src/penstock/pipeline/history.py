@@ -20,15 +20,14 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from penstock.catalog.heads import journal_of
 from penstock.catalog.model import POSITION_COLUMN, SENSOR_COLUMN, TIME_COLUMN, VERSION_COLUMN, Table
 from penstock.cycle.definitions import Definitions, definitions_since
-from penstock.cycle.readings import flat_columns, slice_schema, stream_fields
+from penstock.cycle.log_batch import flat_columns, slice_schema, stream_fields
 from penstock.errors import PenstockError, error
 from penstock.expr.evaluate import evaluate, evaluate_mask, evaluate_static_of
 from penstock.expr.expression import columns_of, from_json
 from penstock.expr.windows import FOREVER
 from penstock.sql.plan import SelectPlan, plan_from_json
-from penstock.streams.log.missing_rows import list_whole
 from penstock.streams.log.segment_rows import read_slice
-from penstock.streams.log.segments import Slice, slices
+from penstock.streams.log.segments import Slice, list_whole, slices
 from penstock.types import BIGINT, Field
 
 JOURNAL_COLUMN = Field("_journal", BIGINT)

@@ -1,4 +1,8 @@
-"""Start Spark's JVM, early: it takes as long to come up as the server takes to load its own code."""
+"""Start Spark's JVM, early: it takes as long to come up as the server takes to load its own code.
+
+The JVM and the Python workers that it starts get the environment that they need, and no secrets. The server's own environment may hold a token, a database's address or a cloud's keys. Code that a question runs never
+needs them, so the JVM is started without them, and its workers inherit from it.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +18,34 @@ from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import ensure_callback_server_started, launch_gateway
 
 from penstock.pipeline.archive import train_archive, use_archive
-from penstock.pipeline.environment import PopenOptions
-from penstock.pipeline.java import find_java
-from penstock.pipeline.spark_home import spark_home
+from penstock.pipeline.java import find_java, spark_home
 from penstock.settings import Settings
+
+KEPT = frozenset(
+    "PATH HOME USER LOGNAME SHELL LANG LANGUAGE TZ TMPDIR TEMP TMP VIRTUAL_ENV LD_LIBRARY_PATH MALLOC_ARENA_MAX "
+    "XDG_CACHE_HOME YARN_CONF_DIR".split()
+)
+KEPT_PREFIXES = ("LC_", "JAVA_", "SPARK_", "_SPARK_", "PYSPARK_", "_PYSPARK_", "PYTHON", "NUMBA_", "HADOOP_")
+_SECRET_WORDS = ("SECRET", "TOKEN", "PASSWORD", "PASSWD", "CREDENTIAL")
+
+
+def worker_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables of `environ` that the JVM and its workers get."""
+    return {name: value for name, value in environ.items() if _is_kept(name)}
+
+
+def _is_kept(name: str) -> bool:
+    if any(word in name.upper() for word in _SECRET_WORDS):
+        return False
+    return name in KEPT or name.startswith(KEPT_PREFIXES)
+
+
+class PopenOptions(dict[str, object]):
+    """Options of the JVM's process for `launch_gateway`, which sets `env` to a copy of the server's: that is cut."""
+
+    def __setitem__(self, name: str, value: object) -> None:
+        super().__setitem__(name, worker_environment(value) if name == "env" else value)  # type: ignore[arg-type]
+
 
 # Memory that is there from the beginning, and given back when the compiler is done with it: what grows by and by looks
 # like a leak, and may hide one.
@@ -73,7 +101,7 @@ def _launch(settings: Settings) -> None:
 
 
 def launch_java(settings: Mapping[str, str]) -> None:
-    """Start the JVM with these settings of Spark, unless it runs. It gets a cut environment (see `environment`)."""
+    """Start the JVM with these settings of Spark, unless it runs. It gets a cut environment (see `worker_environment`)."""
     conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
     with SparkContext._lock:  # which a session takes, too
         if not SparkContext._gateway:

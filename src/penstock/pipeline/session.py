@@ -1,21 +1,32 @@
-"""Start Spark with the settings that matter (docs/decisions/0003-spark-settings.md)."""
+"""Start Spark with the settings that matter (docs/decisions/0003-spark-settings.md).
+
+Its function registry is without what reaches outside of a question: files, the JVM, the session, descriptors. The binder lets
+only listed functions through (`penstock.sql.functions`); this is a second layer of defence. For regular expressions the session
+has functions of ours: those of Java backtrack, and no task can be interrupted in one. They run in Python workers of statements
+(docs/decisions/0027-regular-expressions.md). The planner writes their names; no statement can call them.
+"""
 
 from __future__ import annotations
 
 import os
 import re
 import sys
+import warnings
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import SparkSession
+from pyspark.sql.functions import ArrowUDFType, arrow_udf  # type: ignore[attr-defined]
 
 import penstock
+from penstock.errors import error
+from penstock.functions.regular_expressions import FUNCTIONS, SPARK_PREFIX, call_text_function
 from penstock.pipeline.cluster_security import security_settings
-from penstock.pipeline.jobs import local_cores, pool_settings, slots
+from penstock.pipeline.java import link_home
+from penstock.pipeline.jobs import history_workers, local_cores, pool_settings, slots
 from penstock.pipeline.jvm import java_settings, launch_java
-from penstock.pipeline.registry import remove_functions
-from penstock.pipeline.spark_home import link_home
-from penstock.pipeline.text_functions import register_functions
 from penstock.settings import Settings
 
 # Hadoop's checksummed local file system forks a process per permission change without its native library;
@@ -112,3 +123,73 @@ def start_session(settings: Settings, scratch: Path, train: Path | None = None) 
     remove_functions(session)
     register_functions(session)
     return session
+
+
+REMOVED = (
+    # any method of any class in the JVM
+    *("reflect", "java_method", "try_reflect"),
+    # names of files
+    *("input_file_name", "input_file_block_start", "input_file_block_length"),
+    # the session and the machine
+    *("current_user", "user", "session_user", "current_catalog", "current_database", "current_schema", "current_path"),
+    *("version", "spark_partition_id", "python_worker_logs"),
+    # descriptor files, schema registries, and parsers of XML
+    *("from_avro", "to_avro", "schema_of_avro", "from_protobuf", "to_protobuf", "from_xml", "to_xml", "schema_of_xml"),
+    *("xpath", "xpath_boolean", "xpath_double", "xpath_float", "xpath_int", "xpath_long", "xpath_number"),
+    *("xpath_short", "xpath_string"),
+    # errors of a user's making
+    *("raise_error", "assert_true"),
+)
+
+
+def remove_functions(session: SparkSession) -> None:
+    """Drop `REMOVED` from the session, and raise engine_failed if one of them is still there."""
+    state: Any = session._jsparkSession.sessionState()
+    jvm: Any = session.sparkContext._jvm
+    for registry in (state.functionRegistry(), state.tableFunctionRegistry()):
+        for qualified in _listed(registry):
+            name, *around = reversed(qualified.split("."))
+            schema, catalog = (jvm.scala.Option.apply(part) for part in (*around, None, None)[:2])
+            registry.dropFunction(jvm.org.apache.spark.sql.catalyst.FunctionIdentifier(name, schema, catalog))
+        if left := _listed(registry):
+            raise error("engine_failed", detail=f"Spark still has the functions {', '.join(left)}")
+
+
+def _listed(registry: Any) -> list[str]:
+    """What the registry has of `REMOVED`, with catalog and schema: `system.builtin.reflect`."""
+    names = registry.listFunction().mkString(" ").split()
+    return sorted(name for name in names if name.rpartition(".")[2].lower() in REMOVED)
+
+
+def register_functions(session: SparkSession) -> None:
+    """Add the functions to the session, once."""
+    with history_workers(session):
+        for name, function in FUNCTIONS.items():
+            session.udf.register(SPARK_PREFIX + name, _spark_function(name, function.type.to_spark()))
+
+
+def _spark_function(name: str, type_: str) -> Callable[..., object]:
+    def call(*columns: pa.Array) -> pa.Array:
+        return call_text_function(name, *(_valid(column) for column in columns))
+
+    with warnings.catch_warnings():
+        # Spark would rather read the kind of function from type hints; a function of any number of columns has none.
+        warnings.simplefilter("ignore")
+        return arrow_udf(call, type_, ArrowUDFType.SCALAR)  # type: ignore[no-any-return]
+
+
+def _valid(column: pa.Array) -> pa.Array:
+    """The column with NULL instead of what is no UTF-8, which a BINARY may become by a CAST to TEXT in Spark."""
+    try:
+        column.validate(full=True)
+    except pa.ArrowInvalid:
+        texts = (None if value is None else _decoded(value) for value in column.view(pa.binary()).to_pylist())
+        return pa.array(texts, pa.string())
+    return column
+
+
+def _decoded(value: bytes) -> str | None:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return None

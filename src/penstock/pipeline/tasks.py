@@ -11,11 +11,10 @@ from pyspark.sql.datasource import InputPartition
 
 from penstock.catalog.state import CatalogState
 from penstock.cycle.cut import FillPiece, fill_pieces
-from penstock.cycle.listing import Listing
 from penstock.cycle.offset import Offset
 from penstock.cycle.positions import BLOCK_ROWS
 from penstock.operators.join.steps.units import JoinUnit, join_units
-from penstock.streams.log.segments import Slice
+from penstock.streams.log.segments import Listing, Slice
 
 # Below this a second task costs more than it saves.
 TASK_MIN_ROWS = 30_000

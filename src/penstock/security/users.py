@@ -10,10 +10,8 @@ from pathlib import Path
 
 from penstock.clock import Clock, WallClock
 from penstock.errors import error, suggest
-from penstock.security.account_file import AccountFile, Stamp
-from penstock.security.caller import Caller
-from penstock.security.model import Accounts, Token, User
-from penstock.security.roles import Role, lower_of
+from penstock.security.account_file import AccountFile, Accounts, Stamp, Token, User
+from penstock.security.caller import Caller, Role, lower_of
 from penstock.security.secrets import Cost, check_password, hash_password, new_token, token_digest, verify_password
 
 NAME_MAX_CHARS = 128

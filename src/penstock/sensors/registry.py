@@ -15,14 +15,19 @@ from typing import Any
 from penstock.catalog.model import Table
 from penstock.clock import Clock
 from penstock.errors import error, suggest
-from penstock.sensors import http, mqtt, python, replay, simulator, tcp
+from penstock.sensors import mqtt, python, replay, simulator, tcp
 from penstock.sensors.address_rules import AddressRules
 from penstock.sensors.base import AnySensor, Connector, PushSensor, Sensor, connector_of
 from penstock.sensors.options import read_options
 from penstock.types import Field
 
 GROUP = "penstock.sensors"
-BUILT_IN = (simulator.CONNECTOR, replay.CONNECTOR, tcp.CONNECTOR, mqtt.CONNECTOR, http.CONNECTOR, python.CONNECTOR)
+HTTP = Connector(
+    name="http",
+    sentence="Readings are pushed to POST /v1/tables/TABLE/readings; always logged, also without a query.",
+    mode="outside",
+)
+BUILT_IN = (simulator.CONNECTOR, replay.CONNECTOR, tcp.CONNECTOR, mqtt.CONNECTOR, HTTP, python.CONNECTOR)
 
 
 def find_connector(name: str) -> Connector:

@@ -2,62 +2,41 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastapi import Depends, FastAPI
 from starlette.middleware.cors import CORSMiddleware
 
 from penstock import __version__
 from penstock.security.guesses import Guesses
-from penstock.server.backend import Backend
 from penstock.server.http.access import USER_HEADER, AccessGuard, listed_origins, rates_of
 from penstock.server.http.budget import ByteBudget
-from penstock.server.http.context import Context, Lifecycle
+from penstock.server.http.context import Context, Lifecycle, require_role
 from penstock.server.http.counters import CountRequests, RequestCounters
 from penstock.server.http.errors import ErrorBoundary, add_handlers
-from penstock.server.http.headers import SecurityHeaders
 from penstock.server.http.listener import check_proxies, check_token
-from penstock.server.http.request_ids import HEADER, TraceRequests
-from penstock.server.http.roles import require_role
+from penstock.server.http.middleware import HEADER, SecurityHeaders, TraceRequests
 from penstock.server.http.sessions import Sessions
 from penstock.server.http.thread_pools import Workers
 from penstock.server.openapi import document
 from penstock.server.routes import (
-    backup,
     events,
     front,
-    health,
     influx,
-    metrics,
     queries,
     readings,
     session,
-    sign_in,
-    socket_readings,
     sockets,
-    sql,
     statements,
+    system,
     tables,
 )
 from penstock.settings import Settings
 
-RESOURCES = (
-    sql,
-    statements,
-    readings,
-    socket_readings,
-    events,
-    sockets,
-    queries,
-    tables,
-    health,
-    metrics,
-    backup,
-    influx,
-    session,
-    sign_in,
-    front,
-)
+if TYPE_CHECKING:
+    from penstock.database.database import Database
+
+RESOURCES = (statements, readings, events, sockets, queries, tables, system, influx, session, front)
 
 
 class Api(FastAPI):
@@ -67,7 +46,7 @@ class Api(FastAPI):
         return document(self)
 
 
-def create_app(database: Backend, settings: Settings, lifecycle: Lifecycle | None = None) -> FastAPI:
+def create_app(database: Database, settings: Settings, lifecycle: Lifecycle | None = None) -> FastAPI:
     """The API over a database that is started, or that `lifecycle` says is still starting."""
     app = Api(
         title="Penstock",

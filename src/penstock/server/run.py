@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 from types import FrameType
+from typing import TYPE_CHECKING
 
 import uvicorn
 from fastapi import FastAPI
@@ -22,12 +23,14 @@ from fastapi import FastAPI
 from penstock.errors import PenstockError
 from penstock.logs import check_logging, set_up_logging
 from penstock.server.app import create_app
-from penstock.server.backend import Backend
 from penstock.server.http.connections import HttpConnection, SocketConnection
 from penstock.server.http.context import Context, Lifecycle
 from penstock.server.http.listener import is_loopback, listen, proxies_of
 from penstock.settings import Settings
 from penstock.streams.log.release_memory import share_free_memory
+
+if TYPE_CHECKING:
+    from penstock.database.database import Database
 
 Progress = Callable[[str], None]
 OpenPages = Callable[[FastAPI], AbstractAsyncContextManager[None]]
@@ -40,7 +43,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 def run(
     settings: Settings,
     progress: Progress | None = None,
-    database: Backend | None = None,
+    database: Database | None = None,
     listener: socket.socket | None = None,
     prepare: Callable[[Progress], None] = lambda _: None,
     pages: OpenPages = lambda _: nullcontext(),
@@ -65,7 +68,7 @@ def run(
         return 1
 
 
-def _open_database(settings: Settings) -> Backend:
+def _open_database(settings: Settings) -> Database:
     # Spark's libraries load here and not for --help.
     from penstock.database.database import Database
 
@@ -100,7 +103,7 @@ class _StopAsked(Exception):
 async def _serve(
     settings: Settings,
     listener: socket.socket,
-    database: Backend,
+    database: Database,
     progress: Progress,
     prepare: Callable[[Progress], None],
     pages: OpenPages,

@@ -148,7 +148,7 @@ class Files:
         assert self._last is not None
         marker = _Frame(self._last, self._clock.now_us(), pa.table({}))
         data = _encoded(marker)
-        store(self._aside, self._open_file, lambda path: _fill(path, data))
+        store(self._aside, self._open_file, lambda path: path.write_bytes(data))
         os.close(self._descriptor)
         self._descriptor = os.open(self._open_file, os.O_RDWR)
         self._size = len(data)
@@ -167,10 +167,6 @@ def _make_like_parents(folder: Path) -> None:
     for each in reversed(missing):
         make_folder(each)
         each.chmod(each.parent.stat().st_mode & 0o777 | 0o700)
-
-
-def _fill(path: Path, data: bytes) -> None:
-    path.write_bytes(data)
 
 
 _MAGIC = b"PSF2"

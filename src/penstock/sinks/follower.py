@@ -1,28 +1,36 @@
-"""One sink at work: a thread that reads its query, delivers, and tries again until the target takes it."""
+"""One sink at work: a thread that reads its query, delivers, and tries again until the target takes it.
+
+How far it has come is on disk (`Position`): everything up to a cycle was delivered, or there was nothing to deliver.
+That is written aside and renamed, at most every second: after a crash a little may be delivered again, nothing is left out.
+"""
 
 from __future__ import annotations
 
 import logging
+import math
 import shutil
 import threading
 import time
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import orjson
+
 from penstock.back_off import BackOff
 from penstock.catalog.model import Sink
 from penstock.catalog.secrets import PLAIN_KEY, secrets_of, without
+from penstock.damage import damage_of
 from penstock.errors import one_line
 from penstock.services import Service
 from penstock.sinks.backlog import Backlog
 from penstock.sinks.base import DeliveryFailed, Outlet, Place, SinkBatch
 from penstock.sinks.files import Files
-from penstock.sinks.positions import Position
 from penstock.sinks.registry import find_kind, parse_options
 from penstock.sinks.result_reader import AnswerReader, Queries, Reader
-from penstock.streams.log.atomic_file import make_folder, sweep
+from penstock.streams.log.atomic_file import make_folder, store, sweep
 
 _log = logging.getLogger("penstock.sinks")
 _SHOWN_CHARS = 500
@@ -253,3 +261,48 @@ class SinkFollower:
             work()
         except Exception as failure:
             _log.warning('sink "%s": %s', self.sink.name, without(str(failure), self._secrets))
+
+
+WRITE_EVERY_S = 1.0
+
+
+class Position:
+    """The place of one sink. One thread uses it."""
+
+    def __init__(self, folder: Path, every_s: float = WRITE_EVERY_S) -> None:
+        self._folder = folder
+        self._file = folder / "position.json"
+        self._every_s = every_s
+        self._written_s = -math.inf  # the first one is written at once
+        self.is_damaged = False  # whether there was a position that could not be read
+        self._stored = self._read()
+        self.cycle = self._stored
+
+    def _read(self) -> int | None:
+        try:
+            found = orjson.loads(self._file.read_bytes())
+            cycle = int(found["cycle"])
+            if "crc" in found and found["crc"] != zlib.crc32(b"%d" % cycle):  # format 1 has none
+                raise ValueError("its checksum is wrong: the file has changed since it was written")
+            return cycle
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, KeyError, TypeError) as problem:
+            self.is_damaged = True
+            detail = f"{problem}; the sink goes on with the whole answer"
+            damage_of(self._folder.parents[1]).set_aside(self._file, "sinks", detail, healed=True)
+            return None
+
+    def move(self, cycle: int) -> None:
+        """All up to `cycle` is delivered."""
+        self.cycle = cycle
+        if time.monotonic() - self._written_s >= self._every_s:
+            self.write()
+
+    def write(self) -> None:
+        """Make what is known last."""
+        if self.cycle is None or self.cycle == self._stored:
+            return
+        body = orjson.dumps({"cycle": self.cycle, "crc": zlib.crc32(b"%d" % self.cycle)})
+        store(self._folder, self._file, lambda path: path.write_bytes(body))
+        self._stored, self._written_s = self.cycle, time.monotonic()

@@ -20,9 +20,7 @@ from paho.mqtt.reasoncodes import ReasonCode
 from penstock.clock import format_timestamp
 from penstock.errors import error
 from penstock.json_rows import row_objects
-from penstock.sensors.mqtt_access import ACCESS
-from penstock.sensors.mqtt_connection import CheckedClient
-from penstock.sensors.mqtt_url import BrokerUrl, parse_url, password_of
+from penstock.sensors.mqtt_connection import ACCESS, BrokerUrl, CheckedClient, parse_url
 from penstock.sensors.options import flag, one_of
 from penstock.sinks.base import Kind, Option, Place, SinkBatch, delivery_failed
 from penstock.sinks.options import CHANGES, TIMEOUT, require_columns, required_text
@@ -55,12 +53,7 @@ class Mqtt:
         self._client.connect_timeout = options["timeout"]
         url: BrokerUrl = options["url"]
         try:
-            user = options["username"] or url.user
-            if user:
-                self._client.username_pw_set(user, password_of(options))
-            if url.secure:
-                self._client.tls_set(options["ca"] or None, options["certificate"] or None, options["key"] or None)
-                self._client.tls_insecure_set(options["insecure"])
+            self._client.sign_in(options)
             self._client.connect(url.host, url.port, keepalive=30)
         except (OSError, ValueError) as failure:
             raise delivery_failed(f"the broker cannot be reached: {failure}") from None

@@ -7,11 +7,10 @@ import logging
 from collections import deque
 from typing import Protocol
 
-import pyarrow as pa
-
 from penstock.errors import PenstockError
 from penstock.sinks.backlog import Backlog
 from penstock.sinks.base import SinkBatch
+from penstock.views.results import Event
 
 _log = logging.getLogger("penstock.sinks")
 # So many bytes of rows go into one file of a backlog.
@@ -20,26 +19,13 @@ CHUNK_BYTES = 8 << 20
 SKIPPED_AT_ONCE = 1000
 
 
-class ResultEvent(Protocol):
-    """Rows of a cycle, as a subscription gives them."""
-
-    @property
-    def cycle(self) -> int: ...
-
-    @property
-    def now_us(self) -> int | None: ...
-
-    @property
-    def table(self) -> pa.Table: ...
-
-
 class SinkSubscription(Protocol):
     """A subscription. `cycle`: everything up to it was given, rows or none."""
 
     @property
     def cycle(self) -> int: ...
 
-    def next(self, timeout_s: float) -> ResultEvent | None: ...
+    def next(self, timeout_s: float) -> Event | None: ...
 
     def close(self) -> None: ...
 
@@ -49,7 +35,7 @@ class Queries(Protocol):
 
     def subscribe(self, name: str, from_cycle: int | None, changes: bool) -> SinkSubscription: ...
 
-    def answer(self, name: str) -> ResultEvent:
+    def answer(self, name: str) -> Event:
         """The whole answer as of the last cycle."""
 
     def last_cycle(self) -> int: ...

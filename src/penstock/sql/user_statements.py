@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from penstock.security.roles import Role
+from penstock.security.caller import Role
 from penstock.sql.positions import Span
 from penstock.sql.statements import Statement
 

@@ -13,7 +13,7 @@ from penstock.cancellation import check_cancelled
 from penstock.catalog.model import QueryDefinition
 from penstock.catalog.query_definitions import NewQuery
 from penstock.catalog.state import CatalogState
-from penstock.cycle.gc_pause import loading
+from penstock.cycle.definitions import loading
 from penstock.errors import PenstockError, error
 from penstock.expr.windows import RowsWindow
 from penstock.operators.join.buffer_budget import check_join_fits

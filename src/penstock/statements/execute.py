@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from penstock.cycle.gc_pause import loading
+from penstock.cycle.definitions import loading
 from penstock.errors import PenstockError, error
 from penstock.security.caller import current_caller, require
 from penstock.sql import statements as st

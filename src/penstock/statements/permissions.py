@@ -9,8 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from penstock.errors import PenstockError, error
 from penstock.security.audit import Audit
-from penstock.security.caller import LOCAL, Caller, current_caller, require
-from penstock.security.roles import Role
+from penstock.security.caller import LOCAL, Caller, Role, current_caller, require
 from penstock.security.users import Users
 from penstock.sql import statements as st
 

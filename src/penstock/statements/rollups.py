@@ -17,8 +17,8 @@ from penstock.sql.plan import plan_to_json
 from penstock.sql.rollups import bind_create_rollup
 from penstock.statements.replies import done
 from penstock.statements.session import Session
-from penstock.streams.log.retention import own_now
 from penstock.streams.log.segments import list_what_is_there
+from penstock.streams.maintenance import own_now
 from penstock.views.results import Result
 
 ROLLUPS_MAX = 100

@@ -7,18 +7,19 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from penstock.catalog.model import Table
+from penstock.catalog.state import CatalogState
 from penstock.clock import Clock
-from penstock.clock_guard import clock_status
+from penstock.clock_guard import clock_status, retention_now_us
 from penstock.services import Service
-from penstock.streams.catalog_view import StreamCatalog
 from penstock.streams.ingest.ingest import Ingest
 from penstock.streams.log.atomic_file import as_storage_error
 from penstock.streams.log.compaction import GRACE_S, Compactor
 from penstock.streams.log.release_memory import give_back_memory
-from penstock.streams.log.retention import Protect, retention_position
+from penstock.streams.log.segments import Segment, list_what_is_there
 from penstock.streams.log.stream_log import StreamLog
 
 logger = logging.getLogger(__name__)
@@ -50,7 +51,7 @@ class LogMaintenance:
         self,
         log: StreamLog,
         ingest: Ingest,
-        state: Callable[[], StreamCatalog],
+        state: Callable[[], CatalogState],
         clock: Clock,
         retention: RetentionControl,
         grace_s: float = GRACE_S,
@@ -120,3 +121,41 @@ class LogMaintenance:
                     self._retention.retain(table_id, position)
             self.compactor.remove(table_id, self._retention.floor(table_id))
             self._ingest.remember(table)
+
+
+Protect = Callable[[int], int]
+
+
+def retention_position(table: Table, log: StreamLog, clock: Clock, protect: Protect) -> int | None:
+    """The log position below which all rows are older than the table keeps; None if that moves nothing.
+
+    `protect` gives the position of a table from which on rows are still needed. Whole files only: a row may outlive its
+    time by the span of its file, and the newest file always stays. The caller journals the floor before it removes anything.
+    """
+    keep_us = table.options.retention_us
+    if keep_us is None:
+        return None
+    # A file that is missing must not keep the others for ever.
+    segments = list_what_is_there(log.folder, table.id)
+    if not segments:
+        return None
+    now = own_now(table, segments, clock)
+    position = segments[0].first
+    needed = protect(table.id)
+    for segment in segments[:-1]:
+        if segment.max_ts >= now - keep_us or segment.end > needed:
+            break
+        position = segment.end
+    return position if position > segments[0].first else None
+
+
+def own_now(table: Table, segments: Sequence[Segment], clock: Clock) -> int:
+    """A table's own NOW, at which age is measured: its newest time under valid time, else the clock.
+
+    So a replay of an old file is not thrown away as it is loaded. Neither is ahead of the clock's NOW for retention, which
+    lags where much time is said to have passed that was not seen to. The file with the newest time always stays.
+    """
+    now = retention_now_us(clock)
+    if table.options.time == "transaction":
+        return now
+    return min(max(s.max_ts for s in segments), now + table.options.max_ahead_us)

@@ -13,9 +13,8 @@ import pytest
 
 from penstock.operators.base import decoded_columns
 from penstock.operators.base.open_files import OpenFiles
-from penstock.streams.log.layout import Segment
 from penstock.streams.log.segment_rows import read_slice
-from penstock.streams.log.segments import Slice
+from penstock.streams.log.segments import Segment, Slice
 
 ROWS = 1000
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock.catalog.catalog import users_by_name
 from penstock.clock import SECOND
 from penstock.errors import PenstockError
 from penstock.operators.join.answer import JoinAt
@@ -156,4 +157,5 @@ def test_a_query_is_described_with_both_of_its_parts(life: Life) -> None:
     assert facts["reason"] == "the join is incremental; on top of it, grouping sets run as Spark SQL"
     text = "\n".join(life.db.execute("EXPLAIN counted").table["plan"].to_pylist())
     assert "window join of 2 streams" in text and "rows of the join" in text and "last step" in text
-    assert life.db.catalog.state.dependents("table", "left_side")
+    state = life.db.catalog.state
+    assert users_by_name(state.tables.values(), state.queries.values())["table", "left_side"]

@@ -17,12 +17,10 @@ from penstock.errors import PenstockError
 from penstock.settings import Settings
 from penstock.streams.ingest.ingest import Ingest
 from penstock.streams.log.compaction import Compactor, choose_run, merge
-from penstock.streams.log.layout import Segment
-from penstock.streams.log.retention import retention_position
 from penstock.streams.log.segment_rows import read_slice
-from penstock.streams.log.segments import list_files, list_segments, list_what_is_there, slices
+from penstock.streams.log.segments import Segment, list_files, list_segments, list_what_is_there, slices
 from penstock.streams.log.stream_log import StreamLog
-from penstock.streams.maintenance import LogMaintenance, RetentionControl
+from penstock.streams.maintenance import LogMaintenance, RetentionControl, retention_position
 from penstock.types import DOUBLE, INT, TEXT, Field
 from tests.streams.doubles import StateDouble, make_table
 from tests.support.examples import examples

@@ -8,7 +8,7 @@ import pytest
 
 from penstock.clock import SECOND
 from penstock.errors import PenstockError
-from penstock.streams.log.missing_rows import list_whole
+from penstock.streams.log.segments import list_whole
 from tests.support.pipe import Pipe
 
 

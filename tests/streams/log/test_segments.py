@@ -12,9 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import PenstockError
-from penstock.streams.log.layout import Segment, parse_segment, segment_name
 from penstock.streams.log.segment_rows import read_slice
-from penstock.streams.log.segments import cover, list_segments, slices
+from penstock.streams.log.segments import Segment, cover, list_segments, parse_segment, segment_name, slices
 
 UTC = pa.timestamp("us", tz="UTC")
 

@@ -17,7 +17,7 @@ import pytest
 from penstock.clock import ManualClock
 from penstock.errors import PenstockError
 from penstock.settings import Settings
-from penstock.streams.log.pending_rows import LogMoved
+from penstock.streams.log.group_commit import LogMoved
 from penstock.streams.log.row_columns import log_schema
 from penstock.streams.log.segment_rows import read_slice
 from penstock.streams.log.segments import list_segments, list_what_is_there, slices

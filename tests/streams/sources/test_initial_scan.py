@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from penstock.expr.expression import Call, Column, Literal
-from penstock.streams.sources.initial_scan import surviving
+from penstock.streams.sources.manager import surviving
 from penstock.types import BOOLEAN, INT, TEXT
 
 ROWS = pa.table(

@@ -12,8 +12,7 @@ import pytest
 from penstock.catalog.catalog import Catalog
 from penstock.catalog.model import StreamColumn, StreamType, Table, TableOptions
 from penstock.clock import SECOND, WallClock
-from penstock.sensors.address_rules import AddressRules
-from penstock.sensors.sensor_files import SensorFiles
+from penstock.sensors.address_rules import AddressRules, SensorFiles
 from penstock.settings import Settings
 from penstock.streams.ingest.ingest import Ingest
 from penstock.streams.log.segment_rows import read_slice

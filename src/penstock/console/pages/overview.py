@@ -15,8 +15,8 @@ from penstock.console.page_context import console
 from penstock.console.pages.welcome import welcome
 from penstock.console.sensor_facts import TableFacts
 from penstock.console.status_cache import Alarm, ServerStatus
-from penstock.console.widgets.charts import timeline
-from penstock.console.widgets.data_table import column, listing, set_rows
+from penstock.console.widgets.charts import redraw, timeline
+from penstock.console.widgets.data_table import column, listing, show_rows
 from penstock.console.widgets.parts import Tile, card, empty
 from penstock.console.widgets.plant_map import map_options
 
@@ -90,8 +90,7 @@ class _View:
         self._fill_tiles(moment)
         self._fill_map(moment)
         self._fill_alarms(moment)
-        self._flow.options.update(timeline([("readings/s", rate_line(moment.cycles, moment.now_us))]))
-        self._flow.update()
+        redraw(self._flow, timeline([("readings/s", rate_line(moment.cycles, moment.now_us))]))
 
     def _fill_tiles(self, moment: ServerStatus) -> None:
         facts = moment.status
@@ -131,15 +130,11 @@ class _View:
         if table is None:
             self._no_map.set_text("Give a table numeric columns x and y, or lat and lon, and its sensors stand here.")
             return
-        self._map.options.clear()
-        self._map.options.update(map_options(table, table.shown_field, moment.now_us))
-        self._map.update()
+        redraw(self._map, map_options(table, table.shown_field, moment.now_us))
 
     def _fill_alarms(self, moment: ServerStatus) -> None:
         rows = [row for alarm in moment.alarms for row in _alarm_rows(alarm, moment.now_us)]
-        self._alarm_list.set_visibility(bool(rows))
-        self._no_alarm.set_visibility(not rows)
-        set_rows(self._alarm_list, rows)
+        show_rows(self._alarm_list, rows, self._no_alarm)
 
 
 def _alarm_rows(alarm: Alarm, now_us: int) -> list[dict[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from nicegui import ui
@@ -10,21 +11,21 @@ from starlette.requests import Request
 
 from penstock.catalog.model import QueryDefinition
 from penstock.clock import format_timestamp
-from penstock.console.answer_preview import look_at
 from penstock.console.formats import clock_time, cycles, number, size
 from penstock.console.layout import RESPONSE_S, frame, go_to, refresh_every
 from penstock.console.page_context import attempt, console, quoted
 from penstock.console.pages.queries import lag_of
+from penstock.console.status_cache import look_at
 from penstock.console.widgets.answer_view import AnswerView
 from penstock.console.widgets.parts import Tile, card, chip, code, empty, facts_html, sure_to_drop
 from penstock.console.widgets.plan_drawing import draw
 from penstock.console.widgets.result_chart import POINTS_MAX
-from penstock.console.widgets.window_control import WindowControl
 from penstock.database.database import Database
 from penstock.database.flows import Flows
 from penstock.database.plan_graph import Passing, PlanGraph, plan_graph
 from penstock.database.query_changes import changes_of_query
 from penstock.errors import PenstockError
+from penstock.sql.plan import plan_from_json
 from penstock.statements.descriptions import describe_query
 
 LIVE_EVERY_S = 0.5
@@ -207,3 +208,61 @@ def _describe(
     facts["rates"] = {t.name: database.sampler.rates.of(t) for t in database.sensor_tables()}
     graph = plan_graph(definition, database.catalog.state)
     return facts, graph, flows.look(graph)
+
+
+# Most windows end now and begin some time before.
+REACHES = {
+    "10 SECONDS": "10 s",
+    "1 MINUTE": "1 min",
+    "10 MINUTES": "10 min",
+    "1 HOUR": "1 h",
+    "1 DAY": "1 d",
+}
+
+
+class WindowControl:
+    """Buttons for the usual reaches, and the two ends to type."""
+
+    def __init__(self, definition: QueryDefinition, changed: Callable[[], Awaitable[None]]) -> None:
+        self._name = definition.name
+        self._changed = changed
+        self._known = ""
+        self._now = ui.label("").classes("mono")
+        with ui.element("div") as self._controls:
+            self._controls.style("display: grid; gap: 12px")
+            with ui.element("div").classes("row-line"):
+                ui.label("The last").classes("muted small")
+                for reach, text in REACHES.items():
+                    button = ui.button(text, on_click=lambda reach=reach: self._reach(reach))
+                    button.props("outline dense no-caps padding='2px 10px'")
+            with ui.element("div").classes("row-line").style("flex-wrap: nowrap"):
+                self._begin = ui.input("BEGIN", placeholder="NOW - 5 MINUTES").props("outlined dense")
+                self._end = ui.input("END", placeholder="NOW").props("outlined dense")
+                ui.button("Set", on_click=self._set).props("outline")
+        self._fixed = ui.label("This query has no window of its own that could be moved.").classes("muted small")
+        self.follow(definition)
+
+    def follow(self, definition: QueryDefinition) -> None:
+        """Show the window as it is; text that is being typed meanwhile stays."""
+        if definition.sql == self._known:
+            return
+        self._known = definition.sql
+        kernel = plan_from_json(definition.plan).kernel
+        movable = kernel is not None
+        self._now.set_text(str(kernel.windows) if kernel is not None else "")
+        self._controls.set_visibility(movable)
+        self._fixed.set_visibility(not movable)
+
+    async def _reach(self, reach: str) -> None:
+        await self._alter(f"SET BEGIN (NOW - {reach}) END (NOW)")
+
+    async def _set(self) -> None:
+        begin, end = str(self._begin.value or "").strip(), str(self._end.value or "").strip()
+        if not begin and not end:
+            ui.notify("Say where the window begins, or where it ends.", type="warning", position="top")
+            return
+        await self._alter("SET" + (f" BEGIN ({begin})" if begin else "") + (f" END ({end})" if end else ""))
+
+    async def _alter(self, change: str) -> None:
+        if await attempt(f"ALTER QUERY {quoted(self._name)} {change}", said="The window has moved.") is not None:
+            await self._changed()

@@ -11,7 +11,7 @@ from penstock.console.formats import age, number
 from penstock.console.layout import RESPONSE_S, frame, go_to, path_to, refresh_every
 from penstock.console.page_context import console
 from penstock.console.status_cache import ServerStatus
-from penstock.console.widgets.data_table import column, counted, listing, said, set_rows
+from penstock.console.widgets.data_table import column, counted, listing, said, show_rows
 from penstock.console.widgets.new_table_dialog import NewTableDialog
 from penstock.console.widgets.parts import card, empty
 
@@ -47,9 +47,7 @@ async def show(request: Request) -> None:
 
     def fill(moment: ServerStatus) -> None:
         rows = [_row(table, moment) for table in console().database.tables() if table["stream"]]
-        set_rows(tables, rows)
-        tables.set_visibility(bool(rows))
-        nothing.set_visibility(not rows)
+        show_rows(tables, rows, nothing)
 
     fill(moment)
 

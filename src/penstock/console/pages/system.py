@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from nicegui import ui
 from starlette.requests import Request
 
-from penstock.console.formats import NOTHING, age, duration, number, size
-from penstock.console.inputs_outputs import INPUTS, SINKS, inputs, sinks
-from penstock.console.layout import RESPONSE_S, frame, go_to, refresh_every
+from penstock.console.formats import NOTHING, age, cycles, duration, number, size
+from penstock.console.layout import RESPONSE_S, frame, go_to, path_to, refresh_every
 from penstock.console.page_context import console
-from penstock.console.problems import list_problems
 from penstock.console.status_cache import ServerStatus
-from penstock.console.widgets.charts import timeline
-from penstock.console.widgets.data_table import column, counted, listing, said, set_rows
+from penstock.console.widgets.charts import redraw, timeline
+from penstock.console.widgets.data_table import column, counted, listing, said, set_rows, show_rows
 from penstock.console.widgets.parts import Tile, card, empty, facts_html
 from penstock.database.database import Database
 from penstock.database.footprint import LogSize, Process, Processes, log_sizes
+from penstock.database.inputs import input_rows
 
 CYCLES_SHOWN = 300
 _LOG = [
@@ -87,11 +88,11 @@ class _View:
         seen = await console().look(_gather, console().database, self._processes, moment)
         self._fill_tiles(moment, seen.sizes)
         self._fill_cycles(moment, seen.phases)
-        _show(self._log, [_log_row(s, moment.now_us) for s in seen.sizes], self._no_log)
+        show_rows(self._log, [_log_row(s, moment.now_us) for s in seen.sizes], self._no_log)
         set_rows(self._list, [_process_row(p) for p in seen.processes])
         set_rows(self._inputs, seen.inputs)
-        _show(self._sinks, seen.sinks, self._no_sinks)
-        _show(self._errors, seen.problems, self._no_errors)
+        show_rows(self._sinks, seen.sinks, self._no_sinks)
+        show_rows(self._errors, seen.problems, self._no_errors)
 
     def _fill_tiles(self, moment: ServerStatus, sizes: list[LogSize]) -> None:
         facts = moment.status
@@ -109,18 +110,13 @@ class _View:
         at = [c["now"] / 1000 for c in cycles]
         named = (("tasks", "ms"), ("answers", "fold_ms"), ("planning, waiting", "between_ms"))
         series = [(name, [(x, c.get(key)) for x, c in zip(at, cycles, strict=True)]) for name, key in named]
-        self._draw(self._cycles, timeline(series, "ms"))
-        self._draw(self._rows, timeline([("rows", [(x, float(c["rows"])) for x, c in zip(at, cycles, strict=True)])]))
+        redraw(self._cycles, timeline(series, "ms"))
+        redraw(self._rows, timeline([("rows", [(x, float(c["rows"])) for x, c in zip(at, cycles, strict=True)])]))
         if cycles:
             last = cycles[-1]
             self._last.set_text(f"cycle {last['cycle']:,}: {number(last['ms'])} ms, {last['queries']} queries")
         told = [(_PHASES.get(name, name), f"{ms:.0f} ms") for name, ms in sorted(phases.items(), key=lambda p: -p[1])]
         self._phases.set_content(facts_html(told) if told else "")
-
-    def _draw(self, chart: ui.echart, options: dict[str, Any]) -> None:
-        chart.options.clear()
-        chart.options.update(options)
-        chart.update()
 
 
 # As Spark calls them, and what they are.
@@ -156,12 +152,6 @@ def _gather(database: Database, processes: Processes, moment: ServerStatus) -> _
     )
 
 
-def _show(table: ui.table, rows: list[dict[str, Any]], nothing: ui.label) -> None:
-    set_rows(table, rows)
-    table.set_visibility(bool(rows))
-    nothing.set_visibility(not rows)
-
-
 def _process_row(process: Process) -> dict[str, Any]:
     return {
         "role": process.role,
@@ -181,3 +171,103 @@ def _log_row(found: LogSize, now_us: int) -> dict[str, Any]:
         **said("reach", reach, found.oldest_us),
         **said("retention", found.retention or "ever", found.retention_us),
     }
+
+
+INPUTS = [
+    column("name", "way in"),
+    column("state"),
+    column("messages", right=True, wide=True, by=True),
+    column("accepted", "stored", right=True, by=True),
+    column("refused", right=True, by=True),
+    column("why", wide=True, sortable=False),
+]
+SINKS = [
+    column("name", "sink"),
+    column("state"),
+    column("query", wide=True),
+    column("target", "sends to", wide=True),
+    column("promise", "a row arrives", wide=True),
+    column("rows", "rows delivered", right=True, by=True),
+    column("lag", right=True, by=True),
+    column("failed", right=True, wide=True, by=True),
+    column("why", "last problem", wide=True, sortable=False),
+]
+
+
+def inputs(database: Database) -> list[dict[str, Any]]:
+    """A row for each way in that is open."""
+    return [
+        {
+            "name": facts["name"],
+            "state": facts["state"],
+            **{n: v for name in ("messages", "accepted", "refused") for n, v in counted(name, facts[name]).items()},
+            "why": facts["reasons"] or facts["last_error"] or "",
+        }
+        for facts in input_rows(database.ways_in, database.sources)
+    ]
+
+
+def sinks(database: Database) -> list[dict[str, Any]]:
+    """A row for each sink; it leads to the query that it sends rows of."""
+    return [
+        {
+            "name": facts["name"],
+            "href": path_to("queries", facts["query"]),
+            "state": facts["state"],
+            "query": facts["query"],
+            "target": facts.get("target") or facts["kind"],
+            "promise": facts.get("promise") or "",
+            **counted("rows", facts.get("rows")),
+            **said("lag", cycles(facts.get("lag") or 0), facts.get("lag")),
+            **counted("failed", facts.get("failed")),
+            "why": facts.get("last_error") or "",
+        }
+        for facts in database.sinks.facts(database.catalog.state.sinks)
+    ]
+
+
+NAMED = 3  # of sensors with the same trouble; more are counted
+
+
+def list_problems(database: Database, moment: ServerStatus) -> list[dict[str, Any]]:
+    """A row each, the same trouble of several sensors together."""
+    found = [*_pipeline(database), *_queries(database), *_sensors(database, moment), *_refusals(moment)]
+    return [{"id": i, "where": where, "what": what, **counted("count", n)} for i, (where, what, n) in enumerate(found)]
+
+
+def _pipeline(database: Database) -> Iterator[tuple[str, str, int]]:
+    if database.engine.failure:
+        yield "pipeline", database.engine.failure, database.engine.restarts
+
+
+def _queries(database: Database) -> Iterator[tuple[str, str, int]]:
+    with database.standing.locked() as store:
+        known = store.state.queries_by_id
+        failed = [(known[q].name, a.error) for q, a in store.answers.items() if a.error is not None and q in known]
+    for name, text in failed:
+        yield f"query {name}", text, 1
+
+
+def _sensors(database: Database, moment: ServerStatus) -> Iterator[tuple[str, str, int]]:
+    names = {table.name: {s.sid: s.name for s in table.sensors} for table in moment.tables}
+    for table in database.sensor_tables():
+        same: dict[str, list[tuple[int, int]]] = defaultdict(list)
+        for state in database.observer.manager.states(table.id):
+            if state.last_error is not None:
+                same[state.last_error].append((state.sid, state.errors))
+        for text, sensors in same.items():
+            known = [names.get(table.name, {}).get(sid, f"number {sid}") for sid, _ in sensors]
+            yield f"{_called(known)} of {table.name}", text, sum(errors for _, errors in sensors)
+
+
+def _called(sensors: list[str]) -> str:
+    if len(sensors) == 1:
+        return f"sensor {sensors[0]}"
+    shown = sensors if len(sensors) <= NAMED else [*sensors[: NAMED - 1], f"{len(sensors) - NAMED + 1} others"]
+    return f"sensors {', '.join(shown[:-1])} and {shown[-1]}"
+
+
+def _refusals(moment: ServerStatus) -> Iterator[tuple[str, str, int]]:
+    for name, counts in moment.status["streams"].items():
+        for condition, count in counts["refused"].items():
+            yield f"readings of {name}", f"refused: {condition}", count

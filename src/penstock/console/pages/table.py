@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Any, Literal
+from urllib.parse import quote
 
+import orjson
 from nicegui import events, ui
 from starlette.requests import Request
 
+from penstock import __version__
 from penstock.console.formats import age, cell, number
-from penstock.console.layout import RESPONSE_S, frame, go_to, path_to, refresh_every
+from penstock.console.layout import RESPONSE_S, frame, go_to, href, path_to, refresh_every
 from penstock.console.page_context import attempt, console, quoted
 from penstock.console.sensor_facts import SENSORS_MAX, SensorFacts, TableFacts, place_columns
 from penstock.console.status_cache import ServerStatus
-from penstock.console.widgets.charts import timeline
+from penstock.console.widgets.charts import redraw, timeline
 from penstock.console.widgets.data_table import column, counted, listing, said, set_rows, spark_points
 from penstock.console.widgets.parts import Tile, card, empty, facts, sure_to_drop
 from penstock.console.widgets.sensor_dialog import SensorDialog
-from penstock.console.widgets.upload import upload_button
 from penstock.errors import PenstockError
+from penstock.server.http.decode import ARROW, CSV, JSON, NDJSON, PARQUET
 
 SHOWN_COLUMNS = 4
 
@@ -138,9 +142,7 @@ class _View:
         lines = sorted((s for s in found.sensors if s.trail), key=lambda s: -s.trail[-1][1])[:8]
         self._chart_card.set_visibility(bool(lines))
         series = [(_called(s), [(at * 1000.0, v) for at, v in s.trail]) for s in lines]
-        self._chart.options.clear()
-        self._chart.options.update(timeline(series, found.shown_field or ""))
-        self._chart.update()
+        redraw(self._chart, timeline(series, found.shown_field or ""))
 
     async def _ask_drop(self) -> None:
         if (
@@ -189,3 +191,39 @@ def _definition(table: dict[str, Any]) -> list[tuple[str, str]]:
         ("kept for", options["retention"] or "ever"),
     ]
     return rows
+
+
+_KINDS = {".csv": CSV, ".parquet": PARQUET, ".json": JSON, ".ndjson": NDJSON, ".jsonl": NDJSON, ".arrow": ARROW}
+_EVENT = "penstock_uploaded"
+
+
+def upload_button(table: str, changed: Callable[[], Awaitable[None]]) -> None:
+    """A button that asks for a file, and says how many of its readings were stored."""
+    ui.add_head_html(f'<script src="{href("assets/uploading.js")}?{__version__}"></script>')
+    button = ui.button("Upload", icon="upload_file").props("flat").classes("quiet")
+    button.tooltip("Readings from a file: " + ", ".join(_KINDS))
+    arguments = orjson.dumps([f"/v1/tables/{quote(table, safe='')}/readings", _KINDS, _EVENT]).decode()
+    button.on("click", js_handler=f"() => window.penstockUpload(...{arguments})")
+
+    async def tell(event: events.GenericEventArguments) -> None:
+        text, kind = _said(event.args)
+        ui.notify(text, type=kind, position="top", multi_line=True, timeout=8000, close_button="Close")
+        await changed()
+
+    ui.on(_EVENT, tell)
+
+
+def _said(found: dict[str, Any]) -> tuple[str, Literal["positive", "warning", "negative"]]:
+    problem = found.get("error")
+    if isinstance(problem, dict):
+        hint = f" Hint: {problem['hint']}." if problem.get("hint") else ""
+        return f"Nothing was stored: {problem.get('message')}.{hint}", "negative"
+    count = found["accepted"]
+    stored = f"{count:,} reading{'' if count == 1 else 's'} stored"
+    first = found.get("first")
+    if not isinstance(first, dict):
+        return f"{stored}.", "positive"
+    refused = (
+        f"{found.get('refused'):,} refused, the first of them, number {first['index'] + 1}, because: {first['message']}"
+    )
+    return f"{stored}, {refused}.", "warning"

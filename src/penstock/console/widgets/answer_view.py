@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 from nicegui import ui
 
 from penstock.console.formats import cell
+from penstock.console.widgets.charts import redraw
 from penstock.console.widgets.data_table import HEAD, TABLE, column, set_rows
 from penstock.console.widgets.parts import empty
 from penstock.console.widgets.result_chart import (
@@ -116,9 +117,7 @@ class AnswerView:
         self._chart.set_visibility(charted)
         self._rows.set_visibility(filled and not charted)
         if charted and self._axes is not None:
-            self._chart.options.clear()
-            self._chart.options.update(chart_of(self._table, self._axes))
-            self._chart.update()
+            redraw(self._chart, chart_of(self._table, self._axes))
         elif filled:
             self._fill_rows()
 

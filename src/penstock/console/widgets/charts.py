@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from nicegui import ui
+
 PALETTE = [
     "#1098ad", "#f08c00", "#7048e8", "#37b24d", "#e64980", "#4263eb",
     "#a9652b", "#0ca678", "#c2255c", "#868e96", "#94d82d", "#ae3ec9",
@@ -40,6 +42,13 @@ def base(legend: bool = False) -> dict[str, Any]:
         "tooltip": {"trigger": "axis", "confine": True, "appendToBody": False},
         "legend": {"show": legend, "top": 0, "type": "scroll", "textStyle": _LABEL, "pageIconColor": GREY},
     }
+
+
+def redraw(chart: ui.echart, options: dict[str, Any]) -> None:
+    """Show other options in the place of those before."""
+    chart.options.clear()
+    chart.options.update(options)
+    chart.update()
 
 
 def timeline(series: Sequence[tuple[str, Sequence[tuple[float, float | None]]]], unit: str = "") -> dict[str, Any]:

@@ -88,6 +88,13 @@ def set_rows(table: ui.table, rows: list[dict[str, Any]]) -> None:
     table.update()
 
 
+def show_rows(table: ui.table, rows: list[dict[str, Any]], nothing: ui.label) -> None:
+    """New rows; where there are none, `nothing` says so in the table's place."""
+    set_rows(table, rows)
+    table.set_visibility(bool(rows))
+    nothing.set_visibility(not rows)
+
+
 def spark_points(trail: Sequence[tuple[int, float]], seconds: int = 120, width: int = 110, height: int = 26) -> str:
     """The points of a line through a sensor's last two minutes, scaled to its own least and greatest."""
     if len(trail) < 2:

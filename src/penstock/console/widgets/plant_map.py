@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from html import escape
 from typing import Any
 
 from penstock.console.formats import age, number
@@ -86,13 +87,9 @@ def _point(sensor: SensorFacts, field: str | None, now_us: int) -> dict[str, Any
         "value": [*sensor.place, value],
         "name": sensor.name,
         "short": number(value),
-        "text": _plain(f"{sensor.name}{label}: {said}, {sensor.state}, {age(sensor.last_us, now_us)}"),
+        # ECharts takes it as HTML.
+        "text": escape(f"{sensor.name}{label}: {said}, {sensor.state}, {age(sensor.last_us, now_us)}", quote=False),
     }
-
-
-def _plain(text: str) -> str:
-    """ECharts takes a tooltip's text as HTML."""
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def _value(sensor: SensorFacts, field: str | None) -> float | None:

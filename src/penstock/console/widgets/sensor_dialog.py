@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from html import escape
 from typing import Any
 
 from nicegui import ui
@@ -10,7 +11,7 @@ from nicegui import ui
 from penstock.console.formats import NOTHING, age, cell, number
 from penstock.console.page_context import attempt, console, quoted
 from penstock.console.sensor_facts import SensorFacts
-from penstock.console.widgets.charts import timeline
+from penstock.console.widgets.charts import redraw, timeline
 from penstock.console.widgets.parts import facts_html
 
 
@@ -42,7 +43,7 @@ class SensorDialog:
 
     def edit(self, sensor: SensorFacts) -> None:
         self._sensor = sensor
-        self._title.set_content(f"<h2>{_plain(self._name)} {_plain(sensor.name)}</h2>")
+        self._title.set_content(f"<h2>{escape(self._name)} {escape(sensor.name)}</h2>")
         self._live.set_visibility(True)
         self._remove.set_visibility(True)
         self._fill_form(sensor.static, locked=set(self._table["key"]), address=sensor.address)
@@ -51,7 +52,7 @@ class SensorDialog:
 
     def add(self) -> None:
         self._sensor = None
-        self._title.set_content(f"<h2>Add a sensor to {_plain(self._name)}</h2>")
+        self._title.set_content(f"<h2>Add a sensor to {escape(self._name)}</h2>")
         self._live.set_visibility(False)
         self._remove.set_visibility(False)
         self._fill_form({}, locked=set(), address=None)
@@ -63,11 +64,8 @@ class SensorDialog:
             return
         now_us = console().database.clock.now_us()
         self._chart.set_visibility(len(sensor.trail) > 1)
-        self._chart.options.clear()
-        self._chart.options.update(
-            timeline([(field or "value", [(s * 1000.0, v) for s, v in sensor.trail])], field or "")
-        )
-        self._chart.update()
+        line = (field or "value", [(s * 1000.0, v) for s, v in sensor.trail])
+        redraw(self._chart, timeline([line], field or ""))
         said = ", ".join(f"{n} {cell(v)}" for n, v in sensor.values.items()) or NOTHING
         rows = [
             ("state", f"{sensor.state} ({sensor.says})"),
@@ -152,7 +150,3 @@ def _typed(text: str, kind: str) -> Any:
     if kind == "BOOLEAN" and text.lower() in ("true", "false"):
         return text.lower() == "true"
     return text
-
-
-def _plain(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

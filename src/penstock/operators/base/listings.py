@@ -40,7 +40,7 @@ class Listings:
 
 
 class ReachIndex:
-    """`streams.log.missing_rows.first_reached` for many times at once."""
+    """`streams.log.segments.first_reached` for many times at once."""
 
     def __init__(self, log: Path, table_id: int, floor: int) -> None:
         segments = list_readable(log, table_id)

@@ -13,8 +13,8 @@ from pyroaring import BitMap
 from penstock.cancellation import check
 from penstock.catalog.model import POSITION_COLUMN, TIME_COLUMN, VERSION_COLUMN, Table
 from penstock.catalog.rows import StaticRows
+from penstock.cycle.log_batch import flat_columns, slice_schema, stream_fields
 from penstock.cycle.positions import BLOCK_ROWS
-from penstock.cycle.readings import flat_columns, slice_schema, stream_fields
 from penstock.errors import PenstockError
 from penstock.expr.evaluate import evaluate
 from penstock.expr.expression import Column, UserCall, columns_of, walk
@@ -22,9 +22,8 @@ from penstock.expr.windows import FOREVER
 from penstock.operators.base.open_files import OpenFiles
 from penstock.operators.join.partnered_rows import Blocks
 from penstock.sql.plan import SelectPlan
-from penstock.streams.log.missing_rows import lost_position, missing_file
 from penstock.streams.log.segment_rows import read_slice
-from penstock.streams.log.segments import Segment, Slice, list_segments, slices
+from penstock.streams.log.segments import Segment, Slice, list_segments, lost_position, missing_file, slices
 
 _BARE = slice_schema([])  # times and static versions alone
 TOGETHER_ROWS, TOGETHER_TIMES = 1 << 16, 8

@@ -25,8 +25,7 @@ from penstock.operators.join.result_list import ChosenResults, JoinResults
 from penstock.operators.join.steps.results import EARLIEST
 from penstock.operators.select.delivered_windows import DeliveredWindows
 from penstock.sql.plan import JoinPlan
-from penstock.streams.log.missing_rows import lost_position, missing_file
-from penstock.streams.log.segments import Segment, list_what_is_there
+from penstock.streams.log.segments import Segment, list_what_is_there, lost_position, missing_file
 from penstock.views.query_state import NEVER
 
 

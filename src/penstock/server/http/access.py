@@ -5,6 +5,9 @@ A session's cookie is sent by the browser by itself, so a change that comes with
 
 from __future__ import annotations
 
+import time
+from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import replace
 from urllib.parse import quote
 
@@ -21,7 +24,6 @@ from penstock.security.users import Users
 from penstock.server.http.body_limits import limited_body
 from penstock.server.http.errors import error_response
 from penstock.server.http.local_access import check_local, is_same_origin
-from penstock.server.http.rate_limit import RateLimits
 from penstock.server.http.sessions import Sessions
 from penstock.settings import Settings
 
@@ -164,3 +166,30 @@ def _closed(problem: PenstockError) -> ASGIApp:
         await send({"type": "websocket.close", "code": POLICY_VIOLATION, "reason": problem.condition})
 
     return close
+
+
+# Beyond so many the one that has been silent longest is forgotten; by then its bucket is mostly full again.
+CLIENTS_MAX = 10_000
+
+
+class RateLimits:
+    """Buckets of `burst` tokens that fill with `per_s`; 0 lets everything pass. Used by the event loop only."""
+
+    def __init__(self, per_s: float, burst: float, now: Callable[[], float] = time.monotonic) -> None:
+        self._per_s = per_s
+        self._burst = max(burst, 1.0)
+        self._now = now
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def take(self, client: str) -> float:
+        """0 if the client may go on now, else how many seconds it should wait."""
+        if self._per_s <= 0:
+            return 0.0
+        now = self._now()
+        left, at = self._buckets.pop(client, (self._burst, now))
+        left = min(self._burst, left + (now - at) * self._per_s)
+        passes = left >= 1.0
+        self._buckets[client] = (left - 1.0 if passes else left, now)
+        if len(self._buckets) > CLIENTS_MAX:
+            self._buckets.popitem(last=False)
+        return 0.0 if passes else (1.0 - left) / self._per_s

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 
 from penstock.errors import error
-from penstock.security.caller import Caller
+from penstock.security.caller import ANONYMOUS, Caller, Role, require
 from penstock.security.guesses import Guesses
 from penstock.security.users import Users
-from penstock.server.backend import Backend
-from penstock.server.http.access import USER_HEADER
+from penstock.server.http.access import USER_HEADER, RateLimits
 from penstock.server.http.budget import ByteBudget
 from penstock.server.http.counters import RequestCounters
-from penstock.server.http.rate_limit import RateLimits
-from penstock.server.http.roles import caller_of
 from penstock.server.http.sessions import Sessions
 from penstock.server.http.thread_pools import Workers
 from penstock.settings import Settings
 from penstock.statements.permissions import the_caller
+
+if TYPE_CHECKING:
+    from penstock.database.database import Database
 
 
 @dataclass(slots=True)
@@ -42,7 +44,7 @@ class Lifecycle:
 class Context:
     """The parts of one running server."""
 
-    database: Backend
+    database: Database
     settings: Settings
     workers: Workers
     budget: ByteBudget
@@ -76,3 +78,39 @@ def context_of(request: Request) -> Context:
     context: Context = request.app.state.context
     context.lifecycle.require_ready()
     return context
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+_SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+_ATTRIBUTE = "penstock_role"
+
+
+def needs(role: Role | None) -> Callable[[F], F]:
+    """Set the role that a route needs; stands below the decorator of the route. None: every caller, signed in or not."""
+
+    def mark(handler: F) -> F:
+        setattr(handler, _ATTRIBUTE, role)
+        return handler
+
+    return mark
+
+
+def role_of(endpoint: object, method: str) -> Role | None:
+    """The role that a handler asks for when it is called with a method."""
+    default: Role = "read" if method in _SAFE else "write"
+    role: Role | None = getattr(endpoint, _ATTRIBUTE, default)
+    return role
+
+
+def caller_of(connection: HTTPConnection) -> Caller:
+    """The caller of this request, as `access.AccessGuard` found it."""
+    found: Caller = connection.scope.get("penstock.caller", ANONYMOUS)
+    return found
+
+
+async def require_role(connection: HTTPConnection) -> None:
+    """A dependency of every route: refuses callers with too low a role before anything is read."""
+    scope = connection.scope
+    method = scope.get("method", "GET")
+    need = role_of(scope.get("endpoint"), method)
+    require(caller_of(connection), need, f"{method} {getattr(scope.get('route'), 'path', scope['path'])}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import orjson
 from fastapi import APIRouter, Query
@@ -17,12 +18,14 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from penstock.errors import PenstockError, error
-from penstock.server.backend import SubscriptionSource
 from penstock.server.http.context import Context, context_of
 from penstock.server.http.encode import encode_event
 from penstock.server.http.errors import internal_error, log
 from penstock.server.openapi import ERRORS
 from penstock.views.results import Event
+
+if TYPE_CHECKING:
+    from penstock.answers.subscription import Subscription
 
 router = APIRouter(prefix="/v1/queries", tags=["queries"])
 
@@ -62,7 +65,7 @@ async def subscribe(
 
 
 class SubscriberPlace:
-    """One of the `subscribers_max` places, with the subscription that has it: a `SubscriptionSource` that gives it back once.
+    """One of the `subscribers_max` places, with the subscription that has it: a `Subscription` that gives it back once.
 
     The event loop takes and gives places, so without a lock. Only `open` runs in another thread.
     """
@@ -74,7 +77,7 @@ class SubscriberPlace:
             raise error("limit_reached", detail=detail, hint="try again later, or raise subscribers_max")
         context.counters.places += 1
         self._context = context
-        self._subscription: SubscriptionSource | None = None
+        self._subscription: Subscription | None = None
         self._closed = False
 
     def open(self, name: str, from_cycle: int | None, changes: bool) -> None:
@@ -83,8 +86,9 @@ class SubscriberPlace:
             self._subscription.close()
 
     @property
-    def cycle(self) -> int | None:
-        return getattr(self._subscription, "cycle", None)
+    def cycle(self) -> int:
+        assert self._subscription is not None
+        return self._subscription.cycle
 
     def next(self, timeout_s: float) -> Event | None:
         assert self._subscription is not None
@@ -102,7 +106,7 @@ class SubscriberPlace:
             self._subscription.close()
 
 
-async def open_subscription(context: Context, name: str, from_cycle: int | None, changes: bool) -> SubscriptionSource:
+async def open_subscription(context: Context, name: str, from_cycle: int | None, changes: bool) -> Subscription:
     """One more subscriber, if there may be one more. It counts before anything is waited for."""
     place = SubscriberPlace(context)
     try:
@@ -126,7 +130,7 @@ def _start_cycle(last_event_id: str | None, from_cycle: int | None) -> int | Non
 class EventResponse(StreamingResponse):
     """The stream of one subscription, which it closes however the stream ends."""
 
-    def __init__(self, subscription: SubscriptionSource, context: Context) -> None:
+    def __init__(self, subscription: Subscription, context: Context) -> None:
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         super().__init__(stream_events(subscription, context), headers=headers, media_type="text/event-stream")
         self._subscription = subscription
@@ -163,7 +167,7 @@ SERVER_SENT = Framing(
 
 
 async def stream_events(
-    subscription: SubscriptionSource, context: Context, ping_s: float | None = None, framing: Framing = SERVER_SENT
+    subscription: Subscription, context: Context, ping_s: float | None = None, framing: Framing = SERVER_SENT
 ) -> AsyncIterator[bytes]:
     """Frames until the reader leaves, the query is dropped or the server closes."""
     loop = asyncio.get_running_loop()
@@ -191,7 +195,7 @@ async def stream_events(
                 async with asyncio.timeout_at(last + pause_s):
                     await wake.wait()
             except TimeoutError:
-                yield framing.ping(getattr(subscription, "cycle", None) or 0)
+                yield framing.ping(subscription.cycle)
                 last = loop.time()
     except PenstockError as problem:
         yield framing.problem(problem)
@@ -214,7 +218,7 @@ def _wake(loop: asyncio.AbstractEventLoop, wake: asyncio.Event) -> None:
         return
 
 
-def _next_frame(subscription: SubscriptionSource, framing: Framing) -> bytes | None:
+def _next_frame(subscription: Subscription, framing: Framing) -> bytes | None:
     event = subscription.next(0)
     if event is None:
         return None

@@ -19,8 +19,7 @@ from starlette.responses import Response
 from penstock import __version__
 from penstock.database.inputs import LINES
 from penstock.errors import PenstockError, error
-from penstock.server.http.body import read_small_body
-from penstock.server.http.compression import read_unpacked
+from penstock.server.http.body import read_small_body, read_unpacked
 from penstock.server.http.context import context_of
 from penstock.server.http.decode import BodyLimits
 from penstock.server.routes.readings import counting_refusals

@@ -11,9 +11,8 @@ from penstock.errors import PenstockError, error
 from penstock.security.caller import Caller, acting_as
 from penstock.server.http.access import session_cookie
 from penstock.server.http.body import read_small_model
-from penstock.server.http.context import Context
+from penstock.server.http.context import Context, caller_of, needs
 from penstock.server.http.encode import json_response
-from penstock.server.http.roles import caller_of, needs
 from penstock.server.models import SessionReport, SignIn
 from penstock.server.openapi import ERRORS, json_body
 

@@ -1,4 +1,7 @@
-"""/v1/statements: what runs right now, and its end. Running a statement for as long as its client waits for it, or a definition."""
+"""POST /v1/sql: statements in, the last one's answer out. /v1/statements: what runs right now, and its end.
+
+A statement runs for as long as its client waits for it.
+"""
 
 from __future__ import annotations
 
@@ -12,18 +15,44 @@ from starlette.responses import Response
 
 from penstock.cancellation import Cancellation, cancelled_by
 from penstock.clock import format_timestamp
-from penstock.server.http.context import Context, context_of
-from penstock.server.http.encode import json_response
-from penstock.server.http.roles import caller_of, needs
-from penstock.server.models import StatementReports
-from penstock.server.openapi import ERRORS
+from penstock.server.http.body import read_model
+from penstock.server.http.context import Context, caller_of, context_of, needs, user_of
+from penstock.server.http.encode import choose_format, encode_result, json_response
+from penstock.server.models import SqlRequest, StatementReports
+from penstock.server.openapi import ANSWER, ERRORS, json_body
 
 T = TypeVar("T")
-router = APIRouter(prefix="/v1/statements", tags=["sql"], responses=ERRORS)
+router = APIRouter(prefix="/v1", tags=["sql"], responses=ERRORS)
+_EXAMPLE = {"sql": "SELECT s.location, s.reading.ppm FROM sensors s WHERE s.reading.ppm > $1", "params": [35]}
+
+
+@router.post(
+    "/sql",
+    summary="Run one or more statements",
+    responses=ANSWER,
+    response_class=Response,
+    openapi_extra=json_body(SqlRequest, _EXAMPLE),
+)
+@needs("read")
+async def run_sql(request: Request) -> Response:
+    """Answers the last statement. The first that fails ends the run; those before it stay done.
+
+    Reading is enough to call it; each statement asks for the role it needs, before the first one runs.
+    CREATE QUERY statements that follow each other are registered together, all or none.
+    A client that closes the connection cancels the statement.
+    """
+    context = context_of(request)
+    media_type = choose_format(request.headers.get("accept"))
+    asked = await read_model(request, context, SqlRequest)
+
+    def work() -> Response:
+        return encode_result(context.database.execute(asked.sql, asked.params, user_of(request)), media_type)
+
+    return await run_statement(request, context, work, asked.timeout_s)
 
 
 @router.get(
-    "",
+    "/statements",
     summary="Statements that run now",
     response_class=Response,
     responses={200: {"model": StatementReports, "description": "one's own; an admin sees all"}},
@@ -35,7 +64,9 @@ async def list_statements(request: Request) -> Response:
     return json_response({"statements": [_report(facts) for facts in found]})
 
 
-@router.delete("/{id}", summary="Cancel", response_class=Response, responses={204: {"description": "it ends"}})
+@router.delete(
+    "/statements/{id}", summary="Cancel", response_class=Response, responses={204: {"description": "it ends"}}
+)
 @needs("read")
 async def cancel_statement(id: str, request: Request) -> Response:
     """Needs no more than to read, because it ends one's own statements; an admin ends any."""

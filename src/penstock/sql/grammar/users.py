@@ -6,7 +6,7 @@ from sqlglot import exp
 
 from penstock.clock import parse_timestamp
 from penstock.errors import PenstockError, error
-from penstock.security.roles import Role, role_named
+from penstock.security.caller import Role, role_named
 from penstock.sql.dialect import PenstockParser
 from penstock.sql.user_statements import AlterUser, CreateToken, CreateUser, DropAccounts
 

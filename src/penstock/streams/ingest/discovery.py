@@ -8,24 +8,17 @@ corrected them. The rows are journalled before the readings are judged, so the r
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from penstock.catalog.model import Table
+from penstock.catalog.rows import StaticRows
 from penstock.errors import PenstockError, error
 from penstock.streams.ingest.readings import Readings
 from penstock.streams.ingest.receipt import ReadingRefusal
 
 InsertRows = Callable[[str, Sequence[Sequence[Any]]], int]
-
-
-class KnownRows(Protocol):
-    """What discovery asks of `StaticRows`."""
-
-    def find(self, keys: list[Any], rows: int | None = None) -> np.ndarray[Any, np.dtype[np.int32]]: ...
-
-    def live_sids(self) -> list[int]: ...
 
 
 class Discovery:
@@ -35,7 +28,7 @@ class Discovery:
         self._insert = insert
         self._most = most
 
-    def add_unknown(self, table: Table, readings: Readings, rows: Callable[[], KnownRows]) -> int:
+    def add_unknown(self, table: Table, readings: Readings, rows: Callable[[], StaticRows]) -> int:
         """How many sensors were added. Readings of a sensor that cannot be added are noted as bad, with the reason."""
         if not (table.options.discover and table.key and readings.count):
             return 0

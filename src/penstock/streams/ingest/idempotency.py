@@ -23,7 +23,7 @@ from penstock.damage import damage_of
 from penstock.disk_sync import sync_folder
 from penstock.streams.ingest.receipt import IngestReceipt, ReadingRefusal
 from penstock.streams.log.atomic_file import make_folder, store
-from penstock.streams.log.hot_segments import read_keys
+from penstock.streams.log.group_commit import read_keys
 from penstock.streams.log.segments import list_files
 
 HOUR_US = 3_600_000_000
@@ -136,7 +136,7 @@ class KeyFile:
 
     def _rewrite(self, records: list[Record]) -> None:
         body = _lines(records)
-        store(self._temporary, self._path, lambda path: _write(path, body), at="keys")
+        store(self._temporary, self._path, lambda path: path.write_bytes(body), at="keys")
         self._size_kept = len(body)
 
 
@@ -179,7 +179,3 @@ def _checked(line: bytes) -> Record | None:
         return str(key), int(at_us), int(position), body
     except (ValueError, TypeError, KeyError, AttributeError):
         return None
-
-
-def _write(path: Path, body: bytes) -> None:
-    path.write_bytes(body)

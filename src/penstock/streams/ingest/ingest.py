@@ -16,22 +16,22 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.catalog.model import Table
+from penstock.catalog.rows import Int32s, StaticRows
+from penstock.catalog.state import CatalogState
 from penstock.clock import Clock
-from penstock.clock_guard import clock_status
+from penstock.clock_guard import FOLLOWED_US, ClockStatus, clock_status
 from penstock.errors import error, suggest
 from penstock.settings import Settings
-from penstock.streams.catalog_view import Sids, StreamCatalog, StreamCatalogRows
-from penstock.streams.ingest.clock_check import check_clock
 from penstock.streams.ingest.discovery import Discovery
 from penstock.streams.ingest.idempotency import HOUR_US, KeyFile, pack_receipt
 from penstock.streams.ingest.keys import warm_up as warm_up_keys
 from penstock.streams.ingest.readings import Readings, Times, read_readings, read_resolved, require_stream
 from penstock.streams.ingest.receipt import IngestReceipt
 from penstock.streams.ingest.refusals import refuse
-from penstock.streams.ingest.rules import ACCEPTED, warm_up
+from penstock.streams.ingest.rules import ACCEPTED, NO_TIME, warm_up
 from penstock.streams.ingest.sensor_order import Verdict
 from penstock.streams.ingest.table_states import IngestTables, TableIngest
-from penstock.streams.log.pending_rows import CommitFailures, LogMoved
+from penstock.streams.log.group_commit import CommitFailures, LogMoved
 from penstock.streams.log.row_columns import rows_to_log
 from penstock.streams.log.stream_log import StreamLog
 
@@ -45,7 +45,7 @@ class CheckedPush:
     table: Table
     ingest: TableIngest
     readings: Readings
-    vids: Sids
+    vids: Int32s
     verdict: Verdict
     seen: CommitFailures
     key: str | None
@@ -61,7 +61,7 @@ class Ingest:
     def __init__(
         self,
         log: StreamLog,
-        state: Callable[[], StreamCatalog],
+        state: Callable[[], CatalogState],
         clock: Clock,
         settings: Settings,
         discovery: Discovery | None = None,
@@ -86,21 +86,21 @@ class Ingest:
         too_busy); the future fails with disk_full. A failed push has stored nothing.
         """
 
-        def read(found: Table) -> tuple[Readings, Callable[[StreamCatalogRows], Sids]]:
+        def read(found: Table) -> tuple[Readings, Callable[[StaticRows], Int32s]]:
             readings = read_readings(found, data)
             return readings, lambda rows: rows.find(readings.keys, readings.count)
 
         return self._push(lambda: self._table_named(table), read, idempotency_key)
 
     def push_resolved(
-        self, table: Table, sids: Sids, ts_us: Times | None, columns: Sequence[pa.Array]
+        self, table: Table, sids: Int32s, ts_us: Times | None, columns: Sequence[pa.Array]
     ) -> Future[IngestReceipt]:
         """Store readings of sensors known by sid; columns in the order of the stream's fields.
 
         A time may be `rules.NO_TIME`. Readings of a sensor that was deleted meanwhile are refused.
         """
 
-        def read(found: Table) -> tuple[Readings, Callable[[StreamCatalogRows], Sids]]:
+        def read(found: Table) -> tuple[Readings, Callable[[StaticRows], Int32s]]:
             readings = read_resolved(found, len(sids), ts_us, columns)
             ingest = self._tables.of(found)
             return readings, lambda rows: ingest.current_vids(self._state().position, rows)[sids]
@@ -150,7 +150,7 @@ class Ingest:
     def _push(
         self,
         lookup: Callable[[], Table],
-        read: Callable[[Table], tuple[Readings, Callable[[StreamCatalogRows], Sids]]],
+        read: Callable[[Table], tuple[Readings, Callable[[StaticRows], Int32s]]],
         key: str | None,
     ) -> Future[IngestReceipt]:
         readings: Readings | None = None
@@ -169,7 +169,7 @@ class Ingest:
                 readings, resolve = read(table)
             if self._discovery is not None and readings.keys:
                 # Before the lock: adding a sensor journals, and the journal waits for pushes under way.
-                ingest.counters.discover(self._discovery.add_unknown(table, readings, self._rows_of(table)))
+                ingest.counters.note("discovered", self._discovery.add_unknown(table, readings, self._rows_of(table)))
             with ingest.order.lock:
                 try:
                     return self._judge(table, lookup, ingest, readings, resolve, key)
@@ -182,7 +182,7 @@ class Ingest:
         lookup: Callable[[], Table],
         ingest: TableIngest,
         readings: Readings,
-        resolve: Callable[[StreamCatalogRows], Sids],
+        resolve: Callable[[StaticRows], Int32s],
         key: str | None,
     ) -> Future[IngestReceipt]:
         """Check readings and queue the good ones, as one step. Raises LogMoved with nothing changed."""
@@ -236,7 +236,7 @@ class Ingest:
         stored.add_done_callback(lambda future: _finish(future, answer, push, receipt))
         return answer
 
-    def _rows_of(self, table: Table) -> Callable[[], Any]:
+    def _rows_of(self, table: Table) -> Callable[[], StaticRows]:
         return lambda: self._state().rows(table.id)
 
     def _table_named(self, name: str) -> Table:
@@ -265,14 +265,14 @@ def _finish(
     if push.key is not None:
         push.ingest.keys.finish(push.key, done)
     if done is None:
-        push.ingest.counters.fail(receipt.accepted)
+        push.ingest.counters.note("failed", receipt.accepted)
         answer.set_exception(problem)
     else:
         push.ingest.counters.add(push.verdict, receipt.refused)
         answer.set_result(done)
 
 
-def _sids_of(sid_of: Sids, vids: Sids, readings: Readings) -> Sids:
+def _sids_of(sid_of: Int32s, vids: Int32s, readings: Readings) -> Int32s:
     sids = np.full(len(vids), -1, dtype=np.int32)
     known = vids >= 0
     if known.all():
@@ -282,3 +282,23 @@ def _sids_of(sid_of: Sids, vids: Sids, readings: Readings) -> Sids:
     if readings.bad:
         sids[list(readings.bad)] = -1
     return sids
+
+
+def check_clock(table: Table, times: Times | None, clock: ClockStatus) -> None:
+    """Raise clock_untrusted for readings that may well be right once the clock is; their senders try again.
+
+    At a start that trusts no clock these are readings that the server would stamp, and readings past NOW. While a
+    step that will be followed is held, they are readings between NOW and the wall clock: the sensors may know better.
+    """
+    if clock.state == "followed":
+        return
+    ahead = table.options.max_ahead_us
+    given = np.empty(0, np.int64) if times is None else times
+    past_now = given > clock.now_us + ahead
+    if clock.state == "untrusted":
+        doubtful = times is None or bool((past_now | (given == NO_TIME)).any())
+    else:
+        followed_soon = 0 < clock.step_us <= FOLLOWED_US
+        doubtful = followed_soon and bool((past_now & (given <= clock.wall_us + ahead)).any())
+    if doubtful:
+        raise error("clock_untrusted", detail=clock.sentence, hint="send the readings again later")

@@ -1,27 +1,64 @@
 """What ingest keeps of each table: order, idempotency keys and counts, read from disk when they are first asked for.
 
-All of it follows from the log, so it may be lost. Sidecars (`order_memory`, `idempotency`) only shorten the next start.
+All of it follows from the log, so it may be lost. Sidecars (`sensor_order`, `idempotency`) only shorten the next start.
 """
 
 from __future__ import annotations
 
 import shutil
 import threading
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from penstock.catalog.model import Table
+from penstock.catalog.rows import Int32s, StaticRows
+from penstock.catalog.state import CatalogState
 from penstock.clock import Clock
-from penstock.streams.catalog_view import Sids, StreamCatalog, StreamCatalogRows
 from penstock.streams.ingest.idempotency import KeyFile, Keys, stored_keys
-from penstock.streams.ingest.order_memory import Memory, advance, load_memory, save_memory
-from penstock.streams.ingest.reading_counts import ReadingCounters
-from penstock.streams.ingest.sensor_order import SensorOrder
-from penstock.streams.log.layout import SIDECARS
-from penstock.streams.log.segments import Segment, list_what_is_there
+from penstock.streams.ingest.receipt import ReadingRefusal
+from penstock.streams.ingest.rules import ACCEPTED, CLAMPED, DUPLICATE, LATE, UNORDERED
+from penstock.streams.ingest.sensor_order import Memory, SensorOrder, Verdict, advance, load_memory, save_memory
+from penstock.streams.log.segments import SIDECARS, Segment, list_what_is_there
 from penstock.streams.log.stream_log import StreamLog
+
+
+class ReadingCounters:
+    """Counts of pushes that were answered, since the start. `failed` counts good readings that could not be written."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._refused: Counter[str] = Counter()
+        names = ("accepted", "late", "clamped", "unordered", "deduplicated", "failed", "discovered")
+        self._counts: dict[str, int] = dict.fromkeys(names, 0)
+
+    def add(self, verdict: Verdict, refused: tuple[ReadingRefusal, ...]) -> None:
+        marks = np.bincount(verdict.marks, minlength=8)
+        counts = {"accepted": int((verdict.code == ACCEPTED).sum())}
+        for name, mark in (("late", LATE), ("clamped", CLAMPED), ("unordered", UNORDERED)):
+            counts[name] = int(marks[[m for m in range(8) if m & mark]].sum())
+        if len(verdict.keys):
+            counts["deduplicated"] = int((verdict.code == DUPLICATE).sum())
+        reasons = Counter(refusal.condition for refusal in refused)
+        reasons.pop("duplicate_reading", None)
+        with self._lock:
+            self._refused += reasons
+            for name, count in counts.items():
+                self._counts[name] += count
+
+    def note(self, what: str, count: int) -> None:
+        """So many readings have `failed`, or sensors were `discovered`."""
+        if count:
+            with self._lock:
+                self._counts[what] += count
+
+    def as_dict(self) -> dict[str, Any]:
+        """Flat numbers, and `refused` by condition."""
+        with self._lock:
+            return {"accepted": 0, "refused": dict(self._refused), **self._counts}
 
 
 class TableIngest:
@@ -33,9 +70,9 @@ class TableIngest:
         self.counters = ReadingCounters()
         self.restored = False
         self.remembered_to = 0
-        self._current: tuple[int, Sids] = (-1, np.empty(0, dtype=np.int32))
+        self._current: tuple[int, Int32s] = (-1, np.empty(0, dtype=np.int32))
 
-    def current_vids(self, position: int, rows: StreamCatalogRows) -> Sids:
+    def current_vids(self, position: int, rows: StaticRows) -> Int32s:
         """The vid of each live sensor by sid, -1 where it is gone. Held until the journal moves from `position`."""
         if self._current[0] != position:
             live = rows.current()
@@ -51,7 +88,7 @@ class IngestTables:
     `keep_us` is how long an idempotency key is kept.
     """
 
-    def __init__(self, log: StreamLog, state: Callable[[], StreamCatalog], clock: Clock, keep_us: int) -> None:
+    def __init__(self, log: StreamLog, state: Callable[[], CatalogState], clock: Clock, keep_us: int) -> None:
         self._log = log
         self._state = state
         self._clock = clock

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from penstock.disk_sync import sync_file, sync_folder
 from penstock.errors import PenstockError, error
-from penstock.streams.log.layout import ASIDE
+from penstock.streams.log.segments import ASIDE
 
 CrashPoint = Callable[[str], None]
 
@@ -24,7 +24,11 @@ def no_crash(step: str) -> None:
 
 
 def store(
-    temporary: Path, target: Path, write: Callable[[Path], None], crash_point: CrashPoint = no_crash, at: str = "store"
+    temporary: Path,
+    target: Path,
+    write: Callable[[Path], object],
+    crash_point: CrashPoint = no_crash,
+    at: str = "store",
 ) -> None:
     """Let `write` fill a file under `temporary`, then make it appear as `target`, durably.
 

@@ -20,11 +20,17 @@ import pyarrow.parquet as pq
 from penstock.catalog.model import TIME_COLUMN
 from penstock.errors import error
 from penstock.streams.log.atomic_file import CrashPoint, no_crash, store
-from penstock.streams.log.checksums import sealed_schema
-from penstock.streams.log.layout import Segment, segment_name
-from penstock.streams.log.parquet_footer import KEY, ROOM, seal_footer
+from penstock.streams.log.checksums import KEY, ROOM, seal_footer, sealed_schema
 from penstock.streams.log.segment_rows import file_schema, open_rows, read_slice
-from penstock.streams.log.segments import Slice, contiguous, cover_around_gaps, list_files, list_what_is_there
+from penstock.streams.log.segments import (
+    Segment,
+    Slice,
+    contiguous,
+    cover_around_gaps,
+    list_files,
+    list_what_is_there,
+    segment_name,
+)
 from penstock.streams.log.stream_log import StreamLog
 
 GRACE_S = 1.0  # longer than a cycle is planned ahead; replaced files count towards the bound meanwhile

@@ -14,10 +14,8 @@ import pyarrow.parquet as pq
 
 from penstock.catalog.model import POSITION_COLUMN, TIME_COLUMN
 from penstock.errors import error
-from penstock.streams.log.checksums import check_schema, open_sealed, open_stream
-from penstock.streams.log.layout import Format
-from penstock.streams.log.parquet_footer import check_footer
-from penstock.streams.log.segments import Slice, list_segments, slices
+from penstock.streams.log.checksums import check_footer, check_schema, open_sealed, open_stream
+from penstock.streams.log.segments import Format, Slice, list_segments, slices
 
 # What reading a damaged file can end in: its names and lengths are read before any checksum.
 _UNREADABLE = (pa.ArrowException, OSError, ValueError, OverflowError)

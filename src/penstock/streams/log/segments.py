@@ -3,31 +3,78 @@
 Comes in: the log's folder. Goes out: segments (from a listing) and slices (exact file ranges, which a plan hands
 to its tasks and `segment_rows` reads). Called by the pipeline's planner and workers, by compaction and by `Ingest`
 at start. Nothing here locks: segments are immutable.
+
+A segment's name says what it holds, so a listing is an index:
+
+    DATA/log/<table id>/<first>-<end>-<min ts>-<max ts>.arrow|parquet
+
+`first` and `end` (exclusive) are log positions with 16 digits, so names sort by position and the head of a
+table is the largest text in columns 17 to 32. Times are microseconds; one before 1970 is written with `m`
+for minus, because `-` separates the parts.
+
+A listing alone cannot tell that the oldest or the newest files are gone. Readers know where a table begins (its
+floor, which the journal holds) and how far it was committed, and ask `first_missing`.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
+from penstock.catalog.state import load_state
 from penstock.errors import PenstockError, error
-from penstock.streams.log.layout import Format, Segment, parse_segment
 
-__all__ = [
-    "Segment",
-    "Slice",
-    "contiguous",
-    "cover",
-    "cover_around_gaps",
-    "list_files",
-    "list_readable",
-    "list_segments",
-    "list_what_is_there",
-    "slices",
-]
+Format = Literal["arrow", "parquet"]
+
+LOG = "log"
+TEMPORARY = "tmp"
+SIDECARS = "streams"  # newest times and idempotency keys, one folder a table; the log is the truth
+ASIDE = "log-"  # prefix of this package's half-written files under DATA/tmp
+
+_NAME = re.compile(r"(\d{16})-(\d{16})-(m?\d+)-(m?\d+)\.(arrow|parquet)")
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A run of rows [first, end) of one table, in one immutable file, with times in [min_ts, max_ts]."""
+
+    path: Path
+    first: int
+    end: int
+    min_ts: int
+    max_ts: int
+    format: Format
+
+    @property
+    def rows(self) -> int:
+        return self.end - self.first
+
+
+def segment_name(first: int, end: int, min_ts: int, max_ts: int, format: Format) -> str:
+    return f"{first:016d}-{end:016d}-{_spell(min_ts)}-{_spell(max_ts)}.{format}"
+
+
+def parse_segment(path: Path) -> Segment | None:
+    """The segment that a file's name describes; None where it is no segment."""
+    match = _NAME.fullmatch(path.name)
+    if match is None:
+        return None
+    first, end, low, high, format = match.groups()
+    return Segment(path, int(first), int(end), _read(low), _read(high), "arrow" if format == "arrow" else "parquet")
+
+
+def _spell(ts: int) -> str:
+    return str(ts) if ts >= 0 else f"m{-ts}"
+
+
+def _read(text: str) -> int:
+    return -int(text[1:]) if text[0] == "m" else int(text)
+
 
 _LIST_TRIES = 4
 
@@ -139,3 +186,73 @@ def slices(
         first, stop = max(start, segment.first), min(end, segment.end)
         found.append(Slice(segment.path, segment.format, first, first - segment.first, stop - first))
     return found
+
+
+def first_missing(segments: Sequence[Segment], first: int, end: int) -> int | None:
+    """The first position in [first, end) that no segment of a cover holds; None where all are there."""
+    position = first
+    for segment in segments:
+        if position >= end or segment.first > position:
+            break
+        position = max(position, segment.end)
+    return position if position < end else None
+
+
+def first_reached(segments: Sequence[Segment], low_us: int, floor: int) -> int:
+    """From which position on rows may be of a time or later, as far as file names tell.
+
+    What is missing right before such a file may be of that time, too, and so may what is missing after the last.
+    """
+    known = floor
+    for segment in segments:
+        if segment.max_ts >= low_us:
+            return max(floor, min(known, segment.first))
+        known = segment.end
+    return max(floor, known)
+
+
+def list_whole(log_folder: Path, table_id: int, first: int, end: int) -> list[Segment]:
+    """`list_segments`, where every position in [first, end) has to be there. Raises corrupt_segment otherwise."""
+    segments = list_segments(log_folder, table_id)
+    lost = lost_position(log_folder, table_id, segments, first, end)
+    if lost is not None:
+        raise missing_file(table_id, lost)
+    return segments
+
+
+def lost_position(log_folder: Path, table_id: int, segments: Sequence[Segment], first: int, end: int) -> int | None:
+    """Like `first_missing`, but sure of it: retention may have moved on since the caller looked.
+
+    Its floor is journalled before a file goes, so the journal as it is now explains every listing from before.
+    """
+    if first_missing(segments, first, end) is None:
+        return None
+    return first_missing(segments, max(first, _journalled_floor(log_folder.parent, table_id)), end)
+
+
+def missing_file(table_id: int, position: int) -> PenstockError:
+    return error(
+        "corrupt_segment",
+        segment=f"{table_id}/{position:016d}-...",
+        detail="the file is missing",
+        hint="put it back from a backup",
+    )
+
+
+def _journalled_floor(data_folder: Path, table_id: int) -> int:
+    return load_state(data_folder).retention(table_id)
+
+
+@dataclass(slots=True)
+class Listing:
+    """Exact files for ranges of positions."""
+
+    log: Path
+    _known: dict[int, list[Segment]] = field(default_factory=dict)
+
+    def files(self, table_id: int, first: int, end: int) -> tuple[Slice, ...]:
+        if first >= end:
+            return ()
+        if table_id not in self._known:
+            self._known[table_id] = list_readable(self.log, table_id)
+        return tuple(slices(self._known[table_id], first, end))

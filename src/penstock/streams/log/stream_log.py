@@ -7,6 +7,7 @@ catalog around every journal entry.
 from __future__ import annotations
 
 import logging
+import shutil
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,21 +20,19 @@ import pyarrow as pa
 
 from penstock.catalog.model import Table
 from penstock.clock import Clock
-from penstock.damage import damage_of
-from penstock.errors import error
+from penstock.damage import DamageReport, damage_of
+from penstock.errors import PenstockError, error
 from penstock.settings import Settings
 from penstock.streams.log.atomic_file import CrashPoint, make_folder, no_crash, sweep
-from penstock.streams.log.dropped_tables import DROP_AFTER_S, DroppedFolders
-from penstock.streams.log.group_commit import GroupCommit
-from penstock.streams.log.layout import LOG, TEMPORARY
-from penstock.streams.log.pending_rows import LONG_AGO, Append, CommitFailures, LogMoved, TableLog
-from penstock.streams.log.recovery import open_table
+from penstock.streams.log.group_commit import LONG_AGO, Append, CommitFailures, GroupCommit, LogMoved, TableLog
 from penstock.streams.log.row_columns import stamp
-from penstock.streams.log.segments import list_files
+from penstock.streams.log.segment_rows import open_rows
+from penstock.streams.log.segments import ASIDE, LOG, TEMPORARY, list_files
 
 logger = logging.getLogger(__name__)
 
 WAIT_FOR_ROOM_S = 10.0
+DROP_AFTER_S = 60.0  # readers that named files of a dropped table can finish
 
 
 class StreamLog(GroupCommit):
@@ -60,7 +59,7 @@ class StreamLog(GroupCommit):
         self._depth = 0
         self._stills = 0
         log_folder, temporary = self.data_folder / LOG, self.data_folder / TEMPORARY
-        self._dropped = DroppedFolders(log_folder, temporary)
+        self._dropped: dict[int, float] = {}  # by table: since when its folder is to go
         make_folder(log_folder)
         sweep(temporary)
         tables = {}
@@ -200,7 +199,7 @@ class StreamLog(GroupCommit):
         """Forget a table. Its folder goes after a while, so that readers that named its files can finish."""
         with self._lock:
             log = self._tables.pop(table_id, None)
-            self._dropped.add(table_id)
+            self._dropped[table_id] = time.monotonic()
             lost = log.pending if log is not None else []
             self._bytes -= log.pending_bytes if log is not None else 0
             self._room.notify_all()
@@ -209,7 +208,18 @@ class StreamLog(GroupCommit):
 
     def remove_dropped(self, after_s: float = DROP_AFTER_S) -> None:
         """Remove the folders of tables that were dropped long enough ago."""
-        self._dropped.remove(after_s)
+        with self._lock:
+            due = [t for t, since in self._dropped.items() if time.monotonic() - since >= after_s]
+        for table_id in due:
+            folder = self.folder / str(table_id)
+            if folder.is_dir():
+                # Renamed first: a listing sees the whole table or none of it.
+                self.temporary.mkdir(exist_ok=True)
+                aside = self.temporary / f"{ASIDE}dropped-{table_id}"
+                folder.rename(aside)
+                shutil.rmtree(aside, ignore_errors=True)
+            with self._lock:
+                self._dropped.pop(table_id, None)
 
     # -- inside
 
@@ -232,3 +242,29 @@ class StreamLog(GroupCommit):
             self._room.wait(left)
         if self._closing:
             raise error("not_ready", detail="the log is closed")
+
+
+def open_table(folder: Path, report: DamageReport) -> tuple[TableLog, int]:
+    """Head and newest time of a table from its file names, and how many of its newest files were moved to `corrupt/`.
+
+    Those are the ones that cannot be opened: nothing comes after them, so the log goes on before them, unless a commit or
+    a journal entry has named their positions already (`StreamLog.reserve`). Times go on after theirs.
+    """
+    moved = 0
+    last_ts = LONG_AGO
+    while True:
+        # Not a cover: a file missing in the middle must stop its readers, not the server.
+        files = list_files(folder)
+        if not files:
+            return TableLog(last_ts=last_ts), moved
+        newest = max(files, key=lambda segment: (segment.end, segment.rows))
+        try:
+            rows = open_rows(newest.path, newest.format)
+            if rows != newest.rows:
+                raise error("corrupt_segment", segment=newest.path.name, detail=f"it holds {rows} rows")
+        except PenstockError as problem:
+            moved += 1
+            last_ts = max(last_ts, newest.max_ts)
+            report.set_aside(newest.path, "log", problem.message)
+            continue
+        return TableLog(newest.end, max(last_ts, *(segment.max_ts for segment in files)), len(files)), moved

@@ -10,53 +10,63 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from penstock.catalog.model import Table
+from penstock.catalog.rows import StaticRows
+from penstock.catalog.state import CatalogState
 from penstock.clock import Clock
 from penstock.errors import PenstockError
+from penstock.expr.evaluate import evaluate
+from penstock.expr.expression import Expr, columns_of
 from penstock.sensors.address_rules import AddressRules
 from penstock.sensors.registry import find_connector
 from penstock.services import Service
 from penstock.streams.ingest.columns import NO_TIME
-from penstock.streams.sources.demand import NO_SENSORS, TableDemand
-from penstock.streams.sources.outbox import ReadingSink
+from penstock.streams.ingest.ingest import Ingest
 from penstock.streams.sources.polling import Poller
 from penstock.streams.sources.sensor_forwarder import Observe, SensorForwarder
 from penstock.streams.sources.sensor_lifecycle import ManagerLimits, SensorLifecycle
 from penstock.streams.sources.sensor_state import OpenedSensor, SensorState
 
+NO_SENSORS = np.zeros(0, dtype=np.int32)
+
+
+class TableDemand:
+    """Which holders want which sensors of one table, and the records of sensors that were ever wanted."""
+
+    __slots__ = ("counts", "holders", "seen", "sensors")
+
+    def __init__(self) -> None:
+        self.seen: object = None  # the table and its rows as of the last `refresh`
+        self.holders: dict[str, NDArray[np.int32]] = {}  # sorted sids
+        self.counts = np.zeros(0, dtype=np.int32)  # sid -> number of holders
+        self.sensors: dict[int, OpenedSensor] = {}
+
+    def replace(self, holder: str, sids: NDArray[np.int32]) -> NDArray[np.int32]:
+        """Set what a holder wants. Answers the sids that have become wanted, and those that are not wanted any more."""
+        before = self.holders.pop(holder, NO_SENSORS)
+        if len(sids):
+            self.holders[holder] = sids
+            if int(sids[-1]) >= len(self.counts):
+                self.counts = np.concatenate([self.counts, np.zeros(int(sids[-1]) + 64, dtype=np.int32)])
+        touched = np.union1d(before, sids)
+        was = self.counts[touched] > 0
+        self.counts[before] -= 1
+        self.counts[sids] += 1
+        return np.asarray(touched[was != (self.counts[touched] > 0)], dtype=np.int32)
+
+    def wanted(self, sid: int) -> bool:
+        return sid < len(self.counts) and bool(self.counts[sid])
+
+
 ALWAYS_ON = "always on"
 _ROW_BYTES = 1024  # of one waiting reading with its Python objects, generously
-
-
-class SensorRows(Protocol):
-    """What the manager needs of `catalog.rows.StaticRows`: `_sid` and `_address` of the live sensors."""
-
-    @property
-    def count(self) -> int: ...
-
-    def live_sids(self) -> list[int]: ...
-
-    def current(self) -> pa.Table: ...
-
-
-class CatalogView(Protocol):
-    """What the manager needs of `catalog.state.CatalogState`."""
-
-    @property
-    def tables_by_id(self) -> Mapping[int, Table]: ...
-
-    def rows(self, table_id: int) -> SensorRows: ...
-
-    def observations(self, table_id: int) -> Mapping[int, Sequence[tuple[int, int | None]]]: ...
-
-    def ended(self, table_id: int) -> Collection[int]: ...
 
 
 class StreamManager:
@@ -64,8 +74,8 @@ class StreamManager:
 
     def __init__(
         self,
-        state: Callable[[], CatalogView],
-        ingest: ReadingSink,
+        state: Callable[[], CatalogState],
+        ingest: Ingest,
         observe: Observe,
         clock: Clock,
         limits: ManagerLimits | None = None,
@@ -126,7 +136,7 @@ class StreamManager:
             elif _opens(table):
                 self._refresh_table(state, table)
 
-    def _refresh_table(self, state: CatalogView, table: Table) -> None:
+    def _refresh_table(self, state: CatalogState, table: Table) -> None:
         rows = state.rows(table.id)
         live = rows.live_sids()
         # Rows only come by new versions and only go by fewer live ones, so these numbers tell every change.
@@ -280,7 +290,7 @@ def _opens(table: Table) -> bool:
         return True
 
 
-def _addresses(state: CatalogView, table_id: int, sids: NDArray[np.int32] | None = None) -> dict[int, str]:
+def _addresses(state: CatalogState, table_id: int, sids: NDArray[np.int32] | None = None) -> dict[int, str]:
     """Addresses of live sensors, all or those asked for. A sensor without an address cannot be opened."""
     rows = state.rows(table_id).current()
     known = np.asarray(rows.column("_sid"))
@@ -288,3 +298,20 @@ def _addresses(state: CatalogView, table_id: int, sids: NDArray[np.int32] | None
     addresses = rows.column("_address").take(pa.array(chosen)).to_pylist()
     pairs = zip(known[chosen].tolist(), addresses, strict=True)
     return {sid: address for sid, address in pairs if address is not None}
+
+
+def surviving(static_predicate: Expr | None, rows: StaticRows | pa.Table) -> NDArray[np.int32]:
+    """The initial scan: sids of the live sensors for which the predicate is true; NULL is not. No predicate: all of them.
+
+    Static columns come first, so that only sensors which may matter are ever opened. Run when a query is registered and
+    again whenever rows of its table change.
+    """
+    table = rows if isinstance(rows, pa.Table) else rows.current()
+    sids = np.asarray(table.column("_sid")).astype(np.int32)
+    if static_predicate is None or not len(sids):
+        return sids
+    columns: Mapping[str, pa.Array] = {
+        name: table.column(name).combine_chunks() for name in columns_of(static_predicate)
+    }
+    verdict = evaluate(static_predicate, columns, len(sids), {})
+    return np.asarray(sids[np.asarray(verdict.fill_null(False))], dtype=np.int32)

@@ -14,7 +14,8 @@ from typing import Literal
 
 from penstock.catalog.model import Table
 from penstock.services import Service
-from penstock.streams.sources.outbox import Outbox, ReadingSink, will_pass
+from penstock.streams.ingest.ingest import Ingest
+from penstock.streams.sources.outbox import Outbox, will_pass
 
 _LOGGER = logging.getLogger(__name__)
 _BACK_OFF_MAX_S = 2.0  # sensors are not read before their opening is journalled
@@ -32,7 +33,7 @@ class SensorForwarder:
 
     def __init__(
         self,
-        sink: ReadingSink,
+        sink: Ingest,
         observe: Observe,
         observed: Callable[[int, list[int]], None] = lambda table, sids: None,
         most_rows: int = 262_144,

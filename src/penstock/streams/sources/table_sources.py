@@ -10,11 +10,12 @@ from concurrent.futures import Future
 from typing import Any
 
 from penstock.catalog.model import Table
+from penstock.catalog.state import CatalogState
 from penstock.clock import Clock
 from penstock.errors import PenstockError
 from penstock.sensors.address_rules import AddressRules
+from penstock.sensors.base import Source
 from penstock.sensors.registry import find_connector, parse_options
-from penstock.sensors.source import Source
 from penstock.services import Service
 from penstock.streams.ingest.input_counts import InputCounts
 from penstock.streams.ingest.receipt import IngestReceipt
@@ -89,7 +90,7 @@ class PushDelivery:
 class TableInbox:
     """The `Inbox` of one table's source."""
 
-    def __init__(self, table: Table, push: Push, state: Callable[[], Any]) -> None:
+    def __init__(self, table: Table, push: Push, state: Callable[[], CatalogState]) -> None:
         self._id = table.id
         self._name = table.name
         self._push = push
@@ -97,8 +98,7 @@ class TableInbox:
         self.counts = InputCounts()
 
     def table(self) -> Table | None:
-        found: Table | None = self._state().tables_by_id.get(self._id)
-        return found
+        return self._state().tables_by_id.get(self._id)
 
     def addresses(self) -> tuple[int, Mapping[str, Mapping[str, Any]]]:
         table = self.table()
@@ -133,7 +133,12 @@ class Sources:
     """All sources of one server. `follow` after every change of definitions; thread-safe."""
 
     def __init__(
-        self, push: Push, state: Callable[[], Any], clock: Clock, folder_id: str, rules: AddressRules | None = None
+        self,
+        push: Push,
+        state: Callable[[], CatalogState],
+        clock: Clock,
+        folder_id: str,
+        rules: AddressRules | None = None,
     ) -> None:
         self._rules = rules or AddressRules()
         self._push = push
@@ -146,7 +151,7 @@ class Sources:
 
     def follow(self) -> None:
         """Start and stop what the tables, as they are now, ask for."""
-        tables: Mapping[int, Table] = self._state().tables_by_id
+        tables = self._state().tables_by_id
         with self._lock:
             if self._closed:
                 return

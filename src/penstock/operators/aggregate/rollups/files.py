@@ -20,8 +20,7 @@ from penstock.operators.aggregate.rollups.cells import RollupCells
 from penstock.operators.aggregate.rollups.shape import Shape
 from penstock.operators.aggregate.shape import Measure, measure_name
 from penstock.streams.log.atomic_file import CrashPoint, make_folder, no_crash, store
-from penstock.streams.log.checksums import check_schema, sealed_schema
-from penstock.streams.log.parquet_footer import KEY, ROOM, check_footer, seal_footer
+from penstock.streams.log.checksums import KEY, ROOM, check_footer, check_schema, seal_footer, sealed_schema
 from penstock.types import format_duration
 
 FOLDER = "rollups"

@@ -19,8 +19,8 @@ from penstock.operators.aggregate.rollups.shape import shape_of
 from penstock.operators.aggregate.rollups.tiers import levels_at
 from penstock.operators.base.log_reader import LogReader
 from penstock.streams.log.atomic_file import CrashPoint, as_storage_error, no_crash
-from penstock.streams.log.retention import own_now
 from penstock.streams.log.stream_log import StreamLog
+from penstock.streams.maintenance import own_now
 from penstock.views.standing_queries import StandingQueries
 
 GRACE_S = 60.0  # for readers that have the names of files and have not opened them yet

@@ -12,7 +12,7 @@ import pyarrow as pa
 from penstock.cache import Cache
 from penstock.catalog.model import TIME_COLUMN, VERSION_COLUMN
 from penstock.cycle.definitions import Definitions
-from penstock.cycle.readings import flat_columns, slice_schema, stream_fields
+from penstock.cycle.log_batch import flat_columns, slice_schema, stream_fields
 from penstock.errors import PenstockError, error
 from penstock.expr.evaluate import evaluate, evaluate_mask, evaluate_static_of
 from penstock.operators.join.kernels.keys import Bools, Ints, key_numbers, part_of

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 
 from penstock.catalog.model import QueryDefinition
 from penstock.catalog.state import CatalogState
-from penstock.cycle.listing import Listing
 from penstock.cycle.offset import Offset
 from penstock.operators.join.steps.key_ranges import RANGES, Share, share_of
 from penstock.sql.plan import JoinPlan, has_join, plan_from_json
 from penstock.sql.planning.join.keys import is_looked_up
-from penstock.streams.log.segments import Slice
+from penstock.streams.log.segments import Listing, Slice
 
 LIVE = -1
 # Below this a second part costs more than it saves; without a look-up each row meets a whole window.

@@ -1,11 +1,13 @@
-"""GET /metrics: the database's status and the API's own counts, in Prometheus' text format."""
+"""How the server is: GET /v1/health, /v1/status and /metrics. POST /v1/backup: a copy of its data folder while everything goes on."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
+import orjson
 from fastapi import APIRouter
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -13,9 +15,44 @@ from prometheus_client.registry import Collector
 from starlette.requests import Request
 from starlette.responses import Response
 
-from penstock.server.http.context import context_of
+from penstock.errors import error
+from penstock.server.http.body import read_model
+from penstock.server.http.context import Context, caller_of, context_of, needs
+from penstock.server.http.encode import json_response
+from penstock.server.http.local_access import is_local_client
+from penstock.server.models import BackupRequest, HealthReport
+from penstock.server.openapi import ERRORS, json_body
+from penstock.views.results import Health
 
 router = APIRouter(tags=["system"])
+
+
+@router.get(
+    "/v1/health",
+    summary="Ready or not, and why",
+    response_class=Response,
+    responses={200: {"model": HealthReport}, 503: {"model": HealthReport, "description": "not ready"}},
+)
+@needs(None)
+async def health(request: Request) -> Response:
+    """Answers without a role too, then with one word."""
+    context: Context = request.app.state.context
+    if context.lifecycle.ready:
+        found = await context.workers.system.run(context.database.health)
+    else:
+        found = Health(False, context.lifecycle.reason)
+    if caller_of(request).role is None:
+        # A reason may name files, tables and versions.
+        found = Health(found.ready, "ready" if found.ready else "unready")
+    body = {"ready": found.ready, "reason": found.reason, "details": found.details}
+    return json_response(body, 200 if found.ready else 503)
+
+
+@router.get("/v1/status", summary="Cycles, rates, lag", response_class=Response, responses=ERRORS)
+async def status(request: Request) -> Response:
+    context = context_of(request)
+    return await context.workers.system.run(lambda: json_response(context.database.status()))
+
 
 # The costliest; a scrape has at most so many series for each of the numbers below.
 QUERIES_SHOWN = 50
@@ -122,3 +159,43 @@ async def metrics(request: Request) -> Response:
         return generate_latest(Scrape([*status, *costs, *context.counters.registry.collect()]))
 
     return Response(await context.workers.system.run(scrape), media_type=CONTENT_TYPE_PLAIN_0_0_4)
+
+
+@router.post(
+    "/v1/backup",
+    summary="Back up the data folder",
+    response_class=Response,
+    responses=ERRORS,
+    openapi_extra=json_body(BackupRequest, {"target": "/backups/monday"}),
+)
+@needs("admin")
+async def back_up(request: Request) -> Response:
+    """Only for callers on this machine: it writes where they say, with the server's rights."""
+    context = context_of(request)
+    if not is_local_client(request.headers, request.client.host if request.client else None):
+        raise error("unauthorized", detail="a backup can only be asked for on the server's own machine")
+    asked = await read_model(request, context, BackupRequest)
+    target = Path(asked.target)
+    if not target.is_absolute():
+        raise error("invalid_parameter", detail=f'"{asked.target}" is not an absolute path')
+
+    def work() -> list[str]:
+        _check_place(target)
+        return context.database.backup(target, asked.link)
+
+    damaged = await context.workers.catalog.run(work)
+    context.database.audit.note("BACKUP", [str(target)])
+    answer = {"target": str(target)} | ({"damaged": damaged} if damaged else {})
+    return Response(orjson.dumps(answer), media_type="application/json")
+
+
+def _check_place(target: Path) -> None:
+    """Before anything is read: where there can be no folder, the caller has to say another place."""
+    try:
+        target.mkdir(parents=True)
+        target.rmdir()
+    except FileExistsError as cause:
+        hint = "name one that does not exist yet"
+        raise error("already_exists", kind="folder", name=str(target), hint=hint) from cause
+    except (OSError, ValueError) as cause:  # no right to, too long a name, a NUL in it
+        raise error("invalid_parameter", detail=f"there can be no folder at {str(target)!r}: {cause}") from cause
