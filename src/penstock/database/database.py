@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import pyarrow as pa
+from prometheus_client.core import Metric
 
 from penstock.answers import invoke
 from penstock.answers.completeness import Completeness
@@ -132,7 +133,9 @@ class Database(ReadYourWrites):
             )
             self.lines = LineWriter(self.ingest.push, lambda: self.catalog.state.tables, PUSH_TIMEOUT_S)
             self.ways_in = {way: InputCounts() for way in WAYS_IN} | {LINES: self.lines.counts}
-            self.standing = StandingQueries(self.folder, self.engine.commits, self.settings, lambda: self.catalog.state)
+            self.standing = StandingQueries(
+                self.folder, self.engine.commits, self.settings, lambda: self.catalog.state, self.engine.run_tasks
+            )
             progress("reading the committed cycles")
             self.standing.load()
             self.rollups = RollupKeeper(self.folder.root, self.catalog, self.log, self.clock, self.standing)
@@ -349,6 +352,10 @@ class Database(ReadYourWrites):
         """The queries that cost most, described as `query` does."""
         known = self.catalog.state.queries_by_id
         return [as_told(describe_query(self, known[q])) for q in self.costs.costliest(count) if q in known]
+
+    def answer_reads(self) -> Iterable[Metric]:
+        """What answers have read of the log in this process."""
+        return self.standing.reads.registry.collect()
 
     def tables(self) -> list[dict[str, Any]]:
         return [describe_table(t) for t in sorted(self.catalog.state.tables.values(), key=lambda t: t.name)]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
 import pyarrow as pa
+from prometheus_client.core import Metric
 
 from penstock.security.audit import Audit
 from penstock.security.users import Users
@@ -91,6 +92,9 @@ class Backend(Protocol):
 
     def costliest(self, count: int) -> list[dict[str, Any]]:
         """The queries that cost most, as `query` describes them."""
+
+    def answer_reads(self) -> Iterable[Metric]:
+        """What answers have read of the log in this process."""
 
     def tables(self) -> list[dict[str, Any]]:
         """Each table's `name`, `columns`, `key`, `stream` and `options`, by name.

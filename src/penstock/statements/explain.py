@@ -77,7 +77,9 @@ def _sliced_lines(database: Database, asked: OneShotAggregate, analyze: bool) ->
     """A question that Spark SQL has no words for."""
     state = database.catalog.state.frozen()
     lines = [*explain_plan(asked.plan, state).splitlines(), *plan_lines(asked.plan, state)]
-    lines.append("  asked once: rows of the log are read and aggregated here, nothing is kept, no Spark job")
+    lines.append(
+        "  asked once: rows of the log are read and aggregated here, nothing is kept, no Spark job up to answer_read_max_rows"
+    )
     if analyze:
         began = time.monotonic()
         found = answered_from_log(database, asked)

@@ -15,6 +15,7 @@ from penstock.operators.aggregate.rollups.files import RollupFiles
 from penstock.operators.base.answer import AnswerAt
 from penstock.operators.base.listings import Listings
 from penstock.operators.base.log_access import LogAccess
+from penstock.operators.base.row_budget import AnswerReads, RowBudget, RunTasks
 from penstock.operators.join.answer import JoinAt
 from penstock.operators.resample.answer import ResampleAt
 from penstock.operators.resample.answer_at import hold_resampled, request_at
@@ -44,6 +45,8 @@ class KeptAnswers(Readiness):
     storage_choice: StorageChoice
     ready: CurrentRows
     samples: SampleCache
+    reads: AnswerReads
+    run_tasks: RunTasks | None
 
     @contextmanager
     def locked(self) -> Iterator[AnswerStore]:
@@ -51,14 +54,17 @@ class KeptAnswers(Readiness):
         with self._lock:
             yield self.store
 
-    def held(self, name: str, as_of: int | None = None, asked: bool = True) -> AnswerAt:
+    def held(
+        self, name: str, as_of: int | None = None, asked: bool = True, budget: RowBudget | None = None
+    ) -> AnswerAt:
         """A query's answer at the last committed cycle, or at an older kept one. `asked`: it counts as an invocation."""
         with self._lock:
+            log = self.log_access(budget)
             if self.store.reader(name) is not None:
                 return self._held_reader(name, as_of)
             resampling = self.store.resampling(name)
             if resampling is not None:
-                return self._held_resampled(resampling.id, as_of)
+                return self._held_resampled(resampling.id, as_of, log)
             evaluated = self.store.evaluated(name)
             if evaluated is not None:
                 return self._held_evaluated(evaluated.id, as_of)
@@ -78,17 +84,17 @@ class KeptAnswers(Readiness):
                 join = self._held_join(query, answer.plan, window)
                 if answer.top is None:
                     return join
-                scalars = hold_scalars(self, query, join.now_us, window.by_input[0], self._log_access())
+                scalars = hold_scalars(self, query, join.now_us, window.by_input[0], log)
                 return hold_over_own(join, name, answer.top, self.locked, scalars)
             assert not isinstance(window, JoinWindows)
             if isinstance(answer.plan, AggregatePlan):
-                return hold_aggregate(self, query, answer.plan, window, self._log_access())
+                return hold_aggregate(self, query, answer.plan, window, log)
             ready = None
             if mark is last:
                 if asked:
                     self.storage_choice.note(definition.id, mark.cycle)
                 ready = self.ready if self.storage_choice.of(definition.id, answer) == "complete" else None
-            return hold_select(self.store, query, answer.plan, window, self._log_access(), ready)
+            return hold_select(self.store, query, answer.plan, window, log, ready)
 
     def held_join(self, name: str) -> JoinAt:
         """The answer of the window join that a query is or stands on."""
@@ -115,7 +121,7 @@ class KeptAnswers(Readiness):
         told = self.told(below, mark)
         return hold_over_read(told, definition, plan, mark.cycle, known.now_us, self.locked)
 
-    def _held_resampled(self, query_id: int, as_of: int | None) -> AnswerAt:
+    def _held_resampled(self, query_id: int, as_of: int | None, log: LogAccess) -> AnswerAt:
         """Values of one stream at the readings of another."""
         last = self.feed.last()
         assert last is not None
@@ -125,7 +131,7 @@ class KeptAnswers(Readiness):
             raise error("cycle_gone", cycle=mark.cycle, oldest=f"{self._answers_from(query_id)}, for this query")
         most = self.settings.result_max_rows
         request = request_at(query_id, mark, known)
-        return hold_resampled(self.store, request, self._log_access(), most, self.samples)
+        return hold_resampled(self.store, request, log, most, self.samples)
 
     def _held_evaluated(self, query_id: int, as_of: int | None) -> AnswerAt:
         """What Spark SQL evaluated."""
@@ -160,8 +166,15 @@ class KeptAnswers(Readiness):
             raise error("cycle_gone", cycle=query.mark.cycle, oldest=oldest)
         return join
 
-    def _log_access(self) -> LogAccess:
-        return LogAccess(self.folder.log, self.listings)
+    def new_budget(self) -> RowBudget:
+        """What one answer may read of the log in this process."""
+        settings = self.settings
+        return RowBudget(settings.answer_read_max_rows, settings.result_max_rows, self.reads, self.run_tasks)
+
+    def log_access(self, budget: RowBudget | None = None) -> LogAccess:
+        """How one answer at the last cycle opens the log. Called under the lock."""
+        journal = self.store.offset.journal if self.store.offset is not None else 0
+        return LogAccess(self.folder.log, self.listings, budget or self.new_budget(), journal)
 
     def _answers_from(self, query_id: int) -> int | str:
         """The oldest kept cycle that has an answer of a query."""
@@ -170,7 +183,8 @@ class KeptAnswers(Readiness):
     def invoke(self, name: str, as_of: int | None = None, limit: int | None = None) -> Result:
         """The answer for the window as of the last cycle (or an older, kept one)."""
         self.wait_ready(name)
-        held = self.held(name, as_of)
+        budget = self.new_budget()
+        held = self.held(name, as_of, budget=budget)
         if limit is not None and isinstance(held, ResampleAt):
             held.most = None
         ids = held.inside()
@@ -181,8 +195,8 @@ class KeptAnswers(Readiness):
                 hint="ask for fewer with a limit or a narrower window, or raise result_max_rows",
             )
         rolled_up = held.note if isinstance(held, AggregateAt) else None
-        notices = rolled_up.notices if rolled_up is not None else ()
         rows = held.rows_by_time(ids, limit) if isinstance(held, JoinAt) else held.rows(ids[:limit])
+        notices = (*(rolled_up.notices if rolled_up is not None else ()), *budget.notices())
         return Result(rows, cycle=held.stands_for, now_us=held.now_us, notices=notices, rolled_up=rolled_up)
 
     def next_answer(self, query_id: int, after: int) -> int | None:

@@ -14,6 +14,7 @@ from penstock.cycle.folder import DataFolder, place_sheets
 from penstock.errors import PenstockError
 from penstock.operators.aggregate.rollups.files import RollupFiles
 from penstock.operators.base.listings import Listings
+from penstock.operators.base.row_budget import AnswerReads, RunTasks
 from penstock.operators.join.result_files import ResultFiles
 from penstock.operators.resample.answer_at import resample_marks
 from penstock.operators.resample.sample_cache import SampleCache
@@ -54,8 +55,11 @@ class StandingQueries(KeptAnswers):
         commits: CommitStore,
         settings: Settings,
         catalog: Callable[[], CatalogState] | None = None,
+        run_tasks: RunTasks | None = None,
     ) -> None:
         self.folder = folder
+        self.reads = AnswerReads()
+        self.run_tasks = run_tasks
         self._catalog = catalog
         self.commits = commits
         self.settings = settings

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from penstock.operators.base.log_access import LogAccess
 from penstock.operators.resample.answer import ResampleAt
 from penstock.operators.resample.answer_at import ResampleRequest, hold_resampled
 from penstock.operators.resample.samples import too_many
@@ -39,7 +38,7 @@ def hold_once(
     store = standing.store
     assert store.offset is not None
     request = ResampleRequest(0, plan, store.cycle, (store.start, store.offset), now_us, spans)
-    return hold_resampled(store, request, LogAccess(standing.folder.log, standing.listings), most)
+    return hold_resampled(store, request, standing.log_access(), most)
 
 
 def answer_once(held: ResampleAt) -> pa.Table | None:
