@@ -321,9 +321,11 @@ def test_a_setting_that_was_renamed_is_read_with_a_warning(
         load_settings({"answer_read_max_rows": 70}, {"PENSTOCK_HISTORY_MAX_ROWS": "7"}),
     ):
         assert given.answer_read_max_rows == 70
-    assert caplog.messages == [
-        'the setting "history_max_rows" is now called "answer_read_max_rows"; a later version refuses the old name'
-    ] * 3
+    assert (
+        caplog.messages
+        == ['the setting "history_max_rows" is now called "answer_read_max_rows"; a later version refuses the old name']
+        * 3
+    )
 
 
 def test_backup_names_what_was_damaged_before(run: Run, database: FakeDatabase, tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,11 @@ import pyarrow as pa
 import pytest
 
 from penstock.clock import SECOND
+from penstock.operators.resample import sample_task
 from penstock.views.results import Result
+from tests.pipeline.asking import ask, rows_of
+from tests.pipeline_pure import resampling
+from tests.pipeline_pure.resampling import ASKED, WINDOW, World
 from tests.pipeline_pure.world import BEGAN_US, Pipe
 
 MOST = 1000
@@ -68,10 +72,6 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> Iterator[History]:
     made.pipe.db.stop()
 
 
-def rows_of(result: Result) -> list[tuple[Any, ...]]:
-    return [tuple(row.values()) for row in result.table.to_pylist()]
-
-
 def totals(history: History, seconds: int, now_us: int = NOW_US) -> list[tuple[Any, ...]]:
     found = {place: history.since(seconds, sensor, now_us) for sensor, place in PLACES.items()}
     return [(place, len(v), v.sum(), v.min(), v.max()) for place, v in found.items()]
@@ -85,14 +85,14 @@ def test_a_new_standing_aggregate_has_its_history_sliced_by_workers(history: His
     )
     history.pipe.engine.drain()
     first = history.pipe.db.invoke("totals")
-    assert sorted(rows_of(first)) == totals(history, 900)
+    assert sorted(rows_of(first.table)) == totals(history, 900)
     assert first.notices == (
         f"the answer needs more than {MOST:,} rows of the log: Spark read them (answer_read_max_rows)",
     )
     assert history.jobs == jobs + 1 and history.read() - before <= MOST
     # What the job found is kept: the next answer reads the edges of its window only.
     again = history.pipe.db.invoke("totals")
-    assert sorted(rows_of(again)) == totals(history, 900)
+    assert sorted(rows_of(again.table)) == totals(history, 900)
     assert history.jobs == jobs + 1 and not again.notices
 
 
@@ -107,7 +107,7 @@ def test_a_one_shot_aggregate_is_found_by_workers(history: History, question: st
     """With windows of its aggregates' own, for which Spark SQL has no words."""
     before, jobs = history.read(), history.jobs
     found = history.ask(f"{question} GROUP BY place BEGIN (NOW - {seconds} SECONDS) END (NOW)")
-    assert sorted(rows_of(found)) == totals(history, seconds)
+    assert sorted(rows_of(found.table)) == totals(history, seconds)
     assert found.notices and history.jobs > jobs and history.read() - before <= MOST
 
 
@@ -119,11 +119,51 @@ def test_an_average_over_time_is_found_by_workers(history: History) -> None:
         times, values = history.times[mine], history.values[mine]
         stood = np.append(times[1:], NOW_US) - times
         expected.append((place, pytest.approx((values * stood).sum() / stood.sum(), rel=1e-12)))
-    assert sorted(rows_of(found)) == expected
+    assert sorted(rows_of(found.table)) == expected
     assert found.notices
 
 
 def test_the_newest_rows_are_aggregated_by_workers(history: History) -> None:
     history.ask("CREATE QUERY last AS SELECT COUNT(*) AS n, SUM(value) AS s FROM probes BEGIN (LAST 40000 ROWS)")
     history.pipe.engine.drain()
-    assert rows_of(history.pipe.db.invoke("last")) == [(40_000, history.values[-40_000:].sum())]
+    assert rows_of(history.pipe.db.invoke("last").table) == [(40_000, history.values[-40_000:].sum())]
+
+
+def test_resample_has_its_first_sample_made_by_workers(history: History) -> None:
+    history.ask("CREATE TABLE ticks (id INT PRIMARY KEY, tick STREAM (n INT)) WITH (time = 'valid')")
+    history.ask("INSERT INTO ticks VALUES (1, NULL), (2, NULL)")
+    at = NOW_US - np.arange(900, -1, -1) * SECOND
+    ids = 1 + np.arange(len(at)) % 2
+    ts = pa.array(at, pa.timestamp("us", "UTC"))
+    rows = {"id": pa.array(ids, pa.int32()), "ts": ts, "n": pa.array(np.arange(len(at)), pa.int32())}
+    history.pipe.db.push("ticks", pa.table(rows))
+    question = "SELECT t.n, RESAMPLE(p.value, 1 SECOND, PREVIOUS) AS v FROM ticks t, probes p WHERE p.id = t.id"
+    history.ask(f"CREATE QUERY sampled AS {question} BEGIN (NOW - 900 SECONDS) END (NOW)")
+    history.pipe.engine.drain()
+    expected = []
+    for n, (us, sensor) in enumerate(zip(at, ids, strict=True)):
+        mine = np.flatnonzero((history.ids == sensor) & (history.times <= us) & (history.times >= us - SECOND))
+        expected.append((n, history.values[mine[-1]] if len(mine) else None))
+    before, jobs = history.read(), history.jobs
+    standing = history.pipe.db.invoke("sampled")
+    assert sorted(rows_of(standing.table)) == expected and standing.notices
+    assert history.jobs == jobs + 1 and history.read() == before
+    once = history.ask(f"{question} BEGIN (NOW - 900 SECONDS) END (NOW)")
+    assert sorted(rows_of(once.table)) == expected and once.notices
+
+
+@pytest.mark.parametrize("task_rows", [1 << 20, 30])
+def test_resample_says_the_same_with_the_smallest_budget(
+    pipes: Callable[..., Pipe], monkeypatch: pytest.MonkeyPatch, task_rows: int
+) -> None:
+    """Base samples and all that moves them forward is read by workers, also in several parts of the window."""
+    monkeypatch.setattr(sample_task, "TASK_ROWS", task_rows)
+    world = World(pipes, task_rows, answer_read_max_rows=1)
+    world.push(0, 20, 15)
+    world.execute(f"CREATE QUERY q AS {ASKED} {WINDOW}")
+    for low, high in ((0, 30), (20, 60), (40, 70)):
+        world.push(low, high, 20)
+        assert world.answer() == world.expected()
+        assert resampling.in_order(ask(world.pipe.db, f"{ASKED} {WINDOW}")) == world.expected()
+        assert world.answer(as_of=resampling.at(world.now())) == world.expected()
+    assert world.pipe.db.standing.reads.most <= 1

@@ -20,7 +20,8 @@ from penstock.errors import PenstockError, error
 from penstock.expr.evaluate import evaluate_mask, evaluate_static
 from penstock.expr.expression import columns_of
 from penstock.expr.windows import FOREVER, RowsWindow, TimeWindow, Window
-from penstock.operators.base.log_reader import LogReader, TimedPositions
+from penstock.operators.base.log_access import LogAccess
+from penstock.operators.base.log_reader import TimedPositions
 from penstock.operators.resample.once import answer_once, hold_once
 from penstock.operators.select.window_cut import newest
 from penstock.operators.sparksql.moments import check_taken_in, now_of_plan
@@ -46,6 +47,7 @@ def answer_as_of(database: Database, definition: QueryDefinition, as_of: AsOf, l
         raise error("not_supported", feature="AS OF a time on a query with LATCH", hint=hint)
     if not isinstance(plan, SelectPlan) or functions_of(plan) or plan.lasting is not None:
         plan = _as_spark_sql(database, definition, plan)
+    budget = database.standing.new_budget()
     with database.standing.locked() as store:
         if definition.id not in store.state.queries_by_id:
             raise error("query_not_found", query=definition.name, hint="it was dropped")
@@ -57,16 +59,17 @@ def answer_as_of(database: Database, definition: QueryDefinition, as_of: AsOf, l
             moment = _past_moment(plan, store, start_us, at_us)
             if plan.resampled is not None:
                 ranges = moment.ranges
-                held = hold_once(database.standing, plan, at_us, ranges, most if limit is None else None)
+                held = hold_once(database.standing, plan, at_us, ranges, most if limit is None else None, budget)
         else:
-            past = _PastRows(database, plan, store, start_us, at_us)
+            past = _PastRows(database.standing.log_access(budget), plan, store, start_us, at_us)
     if isinstance(plan, SparkPlan) and moment is not None:
         table = answer_once(held) if held is not None else None
         if table is None:
             table = database.evaluator.run_at(plan, moment, cycle, {}).table
     else:
         table = past.rows(limit, most)
-    return Result(table if limit is None else table.slice(0, limit), cycle=cycle, now_us=at_us)
+    rows = table if limit is None else table.slice(0, limit)
+    return Result(rows, cycle=cycle, now_us=at_us, notices=budget.notices())
 
 
 def _as_spark_sql(database: Database, definition: QueryDefinition, plan: Plan) -> SparkPlan:
@@ -150,9 +153,7 @@ def _past_moment(plan: SparkPlan, store: AnswerStore, start_us: int | None, at_u
 class _PastRows:
     """The rows of a selection inside its window at a past moment. Made under the store's lock, read without it."""
 
-    def __init__(
-        self, database: Database, plan: SelectPlan, store: AnswerStore, start_us: int | None, at_us: int
-    ) -> None:
+    def __init__(self, log: LogAccess, plan: SelectPlan, store: AnswerStore, start_us: int | None, at_us: int) -> None:
         assert store.offset is not None
         (use,) = stream_uses(plan)
         self._plan = plan
@@ -160,7 +161,7 @@ class _PastRows:
         self._floor = store.state.retention(use.table_id)
         self._head = store.offset.data.get(use.table_id, 0)
         self._range = _range(plan.window, at_us, start_us)
-        self._log_reader = LogReader(database.folder.log, store.state.tables_by_id[use.table_id], self._static)
+        self._log_reader = log.reader(store.state.tables_by_id[use.table_id], self._static, self._head)
 
     def rows(self, limit: int | None, most: int) -> pa.Table:
         found = self._matching(self._counted())

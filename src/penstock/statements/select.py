@@ -82,7 +82,7 @@ def answered(database: Database, plan: SparkPlan) -> Result:
     database.wait_for_own_writes()
     with database.statements.heavy_turn():
         found = answer_once(database, plan)
-    notices = _unobserved(database, plan, found.table)
+    notices = (*found.notices, *_unobserved(database, plan, found.table))
     result = Result(found.table, cycle=found.cycle, now_us=found.now_us, notices=notices)
     return database.completeness.say(result, plan, None, database.catalog.state)
 

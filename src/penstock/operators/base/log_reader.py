@@ -103,6 +103,12 @@ class LogReader:
         """Whether so many more rows may be read in this process. `own`: they are in the answer."""
         return self._budget is None or self._budget.affords(rows, own)
 
+    @property
+    def most_own(self) -> int:
+        """Rows that the answer itself may have."""
+        assert self._budget is not None
+        return self._budget.most_own
+
     def run(self, tasks: Sequence[Task]) -> list[Any]:
         """Have Spark's workers do what is too much for this process."""
         assert self._budget is not None
