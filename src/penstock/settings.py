@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import tomllib
 from collections.abc import Mapping
@@ -10,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from penstock.errors import error, suggest
+
+_log = logging.getLogger("penstock.settings")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +94,9 @@ class Settings:
         5_000_000,
         "Most values that an exact DISTINCT, percentile or TWA keeps one by one, in all groups; beyond it those queries fail.",
     )
-    history_max_rows: int = _setting(
-        1_000_000,
-        "Longest history of a new query that is evaluated when first asked for; a longer one is read by cycles.",
+    answer_read_max_rows: int = _setting(
+        200_000,
+        "Most rows of the log that one answer reads in the server process; more are read by Spark or by cycles.",
     )
     discover_max_sensors: int = _setting(
         100_000, "Sensors of a table beyond which none is discovered any more (tables WITH discover)."
@@ -151,6 +154,9 @@ REMOVED = {
     "catalog_url": "it was removed, because the catalog is no longer copied to a database",
 }
 
+# Settings of the version before with the names that they have now. A warning says so.
+RENAMED = {"history_max_rows": "answer_read_max_rows"}
+
 
 def load_settings(
     flags: Mapping[str, Any] | None = None,
@@ -166,9 +172,13 @@ def load_settings(
     known = {f.name for f in fields(Settings)}
     for variable, value in (environ if environ is not None else os.environ).items():
         name = variable.removeprefix("PENSTOCK_").lower()
-        if variable.startswith("PENSTOCK_") and (name in known or name in REMOVED):
+        if variable.startswith("PENSTOCK_") and (name in known or name in REMOVED or name in RENAMED):
             chosen[name] = value
     chosen.update({name: value for name, value in (flags or {}).items() if value is not None})
+    for old in [name for name in chosen if name in RENAMED]:
+        _log.warning('the setting "%s" is now called "%s"; a later version refuses the old name', old, RENAMED[old])
+        chosen.setdefault(RENAMED[old], chosen[old])
+        del chosen[old]
     for name in chosen:
         if name in REMOVED:
             hint = f"take {name} out of penstock.toml and PENSTOCK_{name.upper()} out of the environment"

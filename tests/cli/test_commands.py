@@ -16,7 +16,7 @@ import penstock
 from penstock.cli.main import app
 from penstock.manifest import FileSum, write_manifest
 from penstock.pipeline import jvm
-from penstock.settings import SETTINGS
+from penstock.settings import SETTINGS, load_settings
 from penstock.views.results import Health, Result
 from tests.cli.conftest import Run
 from tests.server.fake import FakeDatabase
@@ -309,6 +309,23 @@ def test_a_setting_that_was_removed_is_refused_with_what_to_do(
         assert refused.exit_code == 1 and "it was removed" in refused.stderr
         assert "take catalog_url out of penstock.toml" in refused.stderr
         assert "Traceback" not in refused.stderr
+
+
+def test_a_setting_that_was_renamed_is_read_with_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for given in (
+        load_settings({"history_max_rows": 70}),
+        load_settings(environ={"PENSTOCK_HISTORY_MAX_ROWS": "70"}),
+        load_settings({"answer_read_max_rows": 70}, {"PENSTOCK_HISTORY_MAX_ROWS": "7"}),
+    ):
+        assert given.answer_read_max_rows == 70
+    assert (
+        caplog.messages
+        == ['the setting "history_max_rows" is now called "answer_read_max_rows"; a later version refuses the old name']
+        * 3
+    )
 
 
 def test_backup_names_what_was_damaged_before(run: Run, database: FakeDatabase, tmp_path: Path) -> None:

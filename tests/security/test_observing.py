@@ -85,7 +85,20 @@ def test_the_page_about_metrics_names_only_those_that_there_are_and_none_is_miss
 
 def test_labels_are_of_things_that_are_few(scraped: str) -> None:
     labels = {name for line in scraped.splitlines() for name in re.findall(r'[{,]([a-z_]+)="', line)}
-    few = {"table", "outcome", "method", "route", "status", "le", "query", "stream", "condition", "input", "service"}
+    few = {
+        "table",
+        "outcome",
+        "method",
+        "route",
+        "status",
+        "le",
+        "query",
+        "stream",
+        "condition",
+        "input",
+        "service",
+        "purpose",
+    }
     assert labels <= few
     assert 'method="other"' in scraped and "BREW" not in scraped
     assert 'condition="sensor_not_found"' in scraped

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pyarrow as pa
+from prometheus_client.core import Metric
 
 from penstock.cancellation import check
 from penstock.database.inputs import LINES, WAYS_IN
@@ -207,6 +208,9 @@ class FakeDatabase:
         if name not in self.definitions:
             raise error("query_not_found", query=name)
         return {"name": name, "sql": self.definitions[name], "state": "running"}
+
+    def answer_reads(self) -> list[Metric]:
+        return []
 
     def costliest(self, count: int) -> list[dict[str, Any]]:
         facts = {"ms": 1.5, "rows": 7, "bytes": 30, "matched": 7, "evaluations": 2, "invocations": 0}

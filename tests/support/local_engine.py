@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pickle
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import orjson
 import pyarrow as pa
@@ -46,6 +48,7 @@ class LocalEngine:
         self.lag: Callable[[], int] = lambda: 0
         self.running = True
         self.parallelism = parallelism
+        self.tasks_run = 0
         self._on_commit = on_commit
         self._running = threading.RLock()
         self.commits.queue.on_put = self._take_waiting
@@ -56,6 +59,11 @@ class LocalEngine:
 
     def start(self) -> None:
         self.cycle()
+
+    def run_tasks(self, tasks: Sequence[Callable[[], Any]]) -> list[Any]:
+        """As Spark's workers would: each with a copy of its own, and with results that a pickle can hold."""
+        self.tasks_run += len(tasks)
+        return [pickle.loads(pickle.dumps(pickle.loads(pickle.dumps(task))())) for task in tasks]
 
     def stop(self) -> None:
         self.running = False

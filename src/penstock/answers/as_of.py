@@ -7,8 +7,6 @@ as Spark SQL.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pyarrow as pa
 
@@ -20,7 +18,8 @@ from penstock.errors import PenstockError, error, expect
 from penstock.expr.evaluate import evaluate_mask, evaluate_static
 from penstock.expr.expression import columns_of
 from penstock.expr.windows import FOREVER, RowsWindow, TimeWindow, Window
-from penstock.operators.base.log_reader import LogReader, TimedPositions
+from penstock.operators.base.log_access import LogAccess
+from penstock.operators.base.log_reader import TimedPositions
 from penstock.operators.resample.once import answer_once, hold_once
 from penstock.operators.select.window_cut import newest
 from penstock.operators.sparksql.evaluator import Evaluator
@@ -55,6 +54,7 @@ def answer_as_of(
         selection = None  # user functions run in workers only, and what lasts is not known as of older times
     text = _as_spark_sql(catalog, definition, plan) if selection is None else None
     asked: Plan = selection or text or plan
+    budget = standing.new_budget()
     with standing.locked() as store:
         if definition.id not in store.state.queries_by_id:
             raise error("query_not_found", query=definition.name, hint="it was dropped")
@@ -62,18 +62,20 @@ def answer_as_of(
         at_us = _moment(asked, store, as_of)
         _check_kept(asked, store, start_us, at_us)
         cycle, most = store.cycle, standing.settings.result_max_rows
-        past = _PastRows(standing.folder.log, selection, store, start_us, at_us) if selection is not None else None
+        log = standing.log_access(budget)
+        past = _PastRows(log, selection, store, start_us, at_us) if selection is not None else None
         moment = _past_moment(text, store, start_us, at_us) if text is not None else None
         held = None
         if text is not None and moment is not None and text.operator == ResamplePlan.operator:
             resample = expect(ResamplePlan, text)
-            held = hold_once(standing, resample, at_us, moment.ranges, most if limit is None else None)
+            held = hold_once(standing, resample, at_us, moment.ranges, most if limit is None else None, budget)
     table = past.rows(limit, most) if past is not None else None
     table = answer_once(held) if held is not None else table
     if table is None and text is not None and moment is not None:
         table = evaluator.run_at(text, moment, cycle, {}).table
     assert table is not None
-    return Result(table if limit is None else table.slice(0, limit), cycle=cycle, now_us=at_us)
+    rows = table if limit is None else table.slice(0, limit)
+    return Result(rows, cycle=cycle, now_us=at_us, notices=budget.notices())
 
 
 def _as_spark_sql(catalog: Catalog, definition: QueryDefinition, plan: Plan) -> SparkPlan:
@@ -149,7 +151,7 @@ def _past_moment(plan: SparkPlan, store: AnswerStore, start_us: int | None, at_u
 class _PastRows:
     """The rows of a selection inside its window at a past moment. Made under the store's lock, read without it."""
 
-    def __init__(self, log: Path, plan: SelectPlan, store: AnswerStore, start_us: int | None, at_us: int) -> None:
+    def __init__(self, log: LogAccess, plan: SelectPlan, store: AnswerStore, start_us: int | None, at_us: int) -> None:
         assert store.offset is not None
         (use,) = stream_uses(plan)
         self._plan = plan
@@ -157,7 +159,7 @@ class _PastRows:
         self._floor = store.state.retention(use.table_id)
         self._head = store.offset.data.get(use.table_id, 0)
         self._range = _range(plan.window, at_us, start_us)
-        self._log_reader = LogReader(log, store.state.tables_by_id[use.table_id], self._static)
+        self._log_reader = log.reader(store.state.tables_by_id[use.table_id], self._static, self._head)
 
     def rows(self, limit: int | None, most: int) -> pa.Table:
         found = self._matching(self._counted())

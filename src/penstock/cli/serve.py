@@ -17,7 +17,7 @@ from penstock.cli.server_address import reported
 from penstock.logs import check_logging
 from penstock.pipeline.cluster_security import security_settings
 from penstock.server.http.listener import listen
-from penstock.settings import SETTINGS, load_settings
+from penstock.settings import RENAMED, SETTINGS, load_settings
 
 STUCK_S = 3.0
 
@@ -73,6 +73,9 @@ def serve_command() -> Callable[..., None]:
         shown = str(setting.default) or False
         described = typer.Option(flag, help=setting.sentence, show_default=shown)
         annotations[setting.name] = Annotated[type(setting.default) | None, described]
+    for old, new in RENAMED.items():
+        hidden = typer.Option("--" + old.replace("_", "-"), help=f"Now called {new}.", hidden=True)
+        annotations[old] = Annotated[annotations[new].__args__[0], hidden]
     parameters = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
         for name, annotation in annotations.items()

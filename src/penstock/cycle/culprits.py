@@ -31,7 +31,7 @@ def find_poison(folder: DataFolder, settings: Settings, start: Offset, stopping:
         "start": start.to_json(),
         "cycle_max_rows": settings.cycle_max_rows,
         "fill_max_rows": settings.fill_max_rows,
-        "history_max_rows": settings.history_max_rows,
+        "answer_read_max_rows": settings.answer_read_max_rows,
         "join_memory_mb": settings.join_memory_mb,
         "worker_memory_mb": settings.worker_memory_mb,
         "function_timeout_ms": settings.function_timeout_ms,

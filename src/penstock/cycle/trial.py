@@ -50,7 +50,7 @@ class Job:
     start: dict[str, Any]
     cycle_max_rows: int
     fill_max_rows: int
-    history_max_rows: int
+    answer_read_max_rows: int
     join_memory_mb: int
     worker_memory_mb: int
     function_timeout_ms: int
@@ -81,7 +81,7 @@ class CycleTrial:
         self.tries = 0
         self.last_s = 0.0  # how long the last try took
         self.timed_out = False  # whether it was ended for that
-        limits = Limits(job.cycle_max_rows, job.fill_max_rows, history_rows=job.history_max_rows)
+        limits = Limits(job.cycle_max_rows, job.fill_max_rows, history_rows=job.answer_read_max_rows)
         planner, start = Planner(scratch, limits, FolderClock(Path(job.folder))), offset_from_json(job.start)
         end = planner.latest(start)
         self._skipped = planner.skipped(end.journal)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 import pyarrow as pa
+from prometheus_client.core import Metric
 
 from penstock.answers.completeness import Completeness
 from penstock.answers.cost_shares import users_of
@@ -149,7 +150,12 @@ class Database(ReadYourWrites):
             self.lines = LineWriter(self.ingest.push, lambda: self.catalog.state.tables, PUSH_TIMEOUT_S)
             self.ways_in = {way: InputCounts() for way in WAYS_IN} | {LINES: self.lines.counts}
             self.standing = StandingQueries(
-                self.folder, self.engine.commits, self.settings, lambda: self.catalog.state, self._intervals
+                self.folder,
+                self.engine.commits,
+                self.settings,
+                lambda: self.catalog.state,
+                self._intervals,
+                self.engine.run_tasks,
             )
             progress("reading the committed cycles")
             self.standing.load()
@@ -371,6 +377,10 @@ class Database(ReadYourWrites):
         """The queries that cost most, described as `query` does."""
         known = self.catalog.state.queries_by_id
         return [as_told(describe_query(self, known[q])) for q in self.costs.costliest(count) if q in known]
+
+    def answer_reads(self) -> Iterable[Metric]:
+        """What answers have read of the log in this process."""
+        return self.standing.reads.registry.collect()
 
     def tables(self) -> list[dict[str, Any]]:
         """Each table's `name`, `columns`, `key`, `stream` and `options`, by name. Columns are flat: `stream` has its own fields."""

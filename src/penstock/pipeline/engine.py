@@ -11,7 +11,7 @@ import shutil
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from penstock.cycle.folder import DataFolder
 from penstock.cycle.lag import LAG_MAX
 from penstock.cycle.offset import Offset, offset_from_json
 from penstock.errors import error
+from penstock.pipeline.history_jobs import run_tasks
 from penstock.pipeline.jobs import CYCLE_POOL, cycle_workers, history_workers, in_pool
 from penstock.pipeline.session import start_session
 from penstock.pipeline.source import HistorySource, PenstockSource
@@ -91,6 +92,12 @@ class Engine:
     def services(self) -> list[Service]:
         return [self._supervisor]
 
+    def run_tasks(self, tasks: Sequence[Callable[[], Any]]) -> list[Any]:
+        """Run tasks that read history in Spark's workers; their results in the same order."""
+        if self.spark is None or not self.running:
+            raise error("not_ready", detail="Spark is starting", hint="ask again in a moment")
+        return run_tasks(self.spark, tasks, self.settings.statement_timeout_s)
+
     def _start_spark(self) -> None:
         self.spark = start_session(self.settings, self._scratch, self.train)
         with cycle_workers():
@@ -115,7 +122,7 @@ class Engine:
             .option("shrink", str(self._shrink))
             .option("worker_memory_mb", str(self.settings.worker_memory_mb))
             .option("function_timeout_ms", str(self.settings.function_timeout_ms))
-            .option("history_max_rows", str(self.settings.history_max_rows))
+            .option("answer_read_max_rows", str(self.settings.answer_read_max_rows))
             .option("join_memory_mb", str(self.settings.join_memory_mb))
             .load()
         )

@@ -72,7 +72,9 @@ def _sliced_lines(session: Session, asked: OneShotAggregate, analyze: bool) -> l
     """A question that Spark SQL has no words for."""
     state = session.catalog.state.frozen()
     lines = [*explain_plan(asked.plan, state).splitlines(), *plan_lines(asked.plan, state)]
-    lines.append("  asked once: rows of the log are read and aggregated here, nothing is kept, no Spark job")
+    lines.append(
+        "  asked once: rows of the log are read and aggregated here, nothing is kept, no Spark job up to answer_read_max_rows"
+    )
     if analyze:
         began = time.monotonic()
         found = answered_from_log(session, asked)

@@ -77,7 +77,7 @@ def answered(session: Session, plan: SparkPlan) -> Result:
     session.wait_for_own_writes()
     with session.statements.heavy_turn():
         found, _ = answer_once(session, plan)
-    notices = _unobserved(session, plan, found.table)
+    notices = (*found.notices, *_unobserved(session, plan, found.table))
     result = Result(found.table, cycle=found.cycle, now_us=found.now_us, notices=notices)
     return session.completeness.say(result, plan, None, session.catalog.state)
 

@@ -14,6 +14,7 @@ from penstock.operators.aggregate.rollups.files import RollupFiles
 from penstock.operators.base.answer import AnswerAt
 from penstock.operators.base.listings import Listings
 from penstock.operators.base.log_access import LogAccess
+from penstock.operators.base.row_budget import AnswerReads, RowBudget, RunTasks
 from penstock.operators.base.view import view_of
 from penstock.operators.resample.sample_cache import SampleCache
 from penstock.operators.select.current_rows import CurrentRows
@@ -42,6 +43,8 @@ class KeptAnswers:
     storage_choice: StorageChoice
     ready: CurrentRows
     samples: SampleCache
+    reads: AnswerReads
+    run_tasks: RunTasks | None
 
     @contextmanager
     def locked(self) -> Iterator[AnswerStore]:
@@ -49,7 +52,9 @@ class KeptAnswers:
         with self._lock:
             yield self.store
 
-    def held(self, name: str, as_of: int | None = None, asked: bool = True) -> AnswerAt:
+    def held(
+        self, name: str, as_of: int | None = None, asked: bool = True, budget: RowBudget | None = None
+    ) -> AnswerAt:
         """A query's answer at the last committed cycle, or at an older kept one. `asked`: it counts as an invocation."""
         with self._lock:
             query = self._query(name)
@@ -58,7 +63,7 @@ class KeptAnswers:
             last = self.feed.last()
             assert last is not None
             mark = last if as_of is None else self.feed.mark(as_of)
-            return view_of(self.store.operators[query.id]).at(self, query, mark, asked)
+            return view_of(self.store.operators[query.id]).at(self, query, mark, self.log_access(budget), asked)
 
     def query_at(self, query: QueryDefinition, mark: Mark) -> tuple[QueryAt, AnyWindow]:
         """A query that kernels run, and its window at a kept cycle; cycle_gone where it had no answer there."""
@@ -67,8 +72,15 @@ class KeptAnswers:
             raise error("cycle_gone", cycle=mark.cycle, oldest=f"{self.answers_from(query.id)}, for this query")
         return QueryAt(query.id, query.name, self.store.answers[query.id], mark), window
 
-    def log_access(self) -> LogAccess:
-        return LogAccess(self.folder.log, self.listings)
+    def new_budget(self, jobs: bool = True) -> RowBudget:
+        """What one answer may read of the log in this process. `jobs`: Spark's workers may read what is more."""
+        most, most_own = self.settings.answer_read_max_rows, self.settings.result_max_rows
+        return RowBudget(most, most_own, self.reads, self.run_tasks if jobs else None)
+
+    def log_access(self, budget: RowBudget | None = None) -> LogAccess:
+        """How one answer at the last cycle opens the log. Called under the lock."""
+        journal = self.store.offset.journal if self.store.offset is not None else 0
+        return LogAccess(self.folder.log, self.listings, budget or self.new_budget(), journal)
 
     def answers_from(self, query_id: int) -> int | str:
         """The oldest kept cycle that has an answer of a query."""
@@ -77,9 +89,10 @@ class KeptAnswers:
     def invoke(self, name: str, as_of: int | None = None, limit: int | None = None) -> Result:
         """The answer for the window as of the last cycle (or an older, kept one)."""
         self.wait_ready(name)
-        held = self.held(name, as_of)
+        budget = self.new_budget()
+        held = self.held(name, as_of, budget=budget)
         rows = held.select(limit, self.settings.result_max_rows)
-        notices = held.note.notices if held.note is not None else ()
+        notices = (*(held.note.notices if held.note is not None else ()), *budget.notices())
         return Result(rows, cycle=held.stands_for, now_us=held.now_us, notices=notices, rolled_up=held.note)
 
     def next_answer(self, query_id: int, after: int) -> int | None:

@@ -14,6 +14,7 @@ from penstock.cycle.folder import DataFolder, place_sheets
 from penstock.errors import PenstockError
 from penstock.operators.aggregate.rollups.files import RollupFiles
 from penstock.operators.base.listings import Listings
+from penstock.operators.base.row_budget import AnswerReads, RunTasks
 from penstock.operators.base.view import only_strategy, view_of
 from penstock.operators.join.result_files import ResultFiles
 from penstock.operators.resample.answer_at import resample_marks
@@ -53,8 +54,11 @@ class StandingQueries(KeptAnswers):
         settings: Settings,
         catalog: Callable[[], CatalogState] | None = None,
         intervals: Intervals = Intervals(),
+        run_tasks: RunTasks | None = None,
     ) -> None:
         self.folder = folder
+        self.reads = AnswerReads()
+        self.run_tasks = run_tasks
         self._catalog = catalog
         self.commits = commits
         self.settings = settings

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from penstock.errors import PenstockError
-from penstock.operators.aggregate.rollups import once as once_module
 from penstock.sql.kernel_expressions import lower
 from penstock.sql.parse import parse_select
 from penstock.sql.plan import AggregatePlan, SparkPlan, plan_from_json
@@ -215,19 +214,6 @@ def test_several_windows_and_averages_over_time_can_be_asked_for_once(pipes: Cal
         if "window:" in line
     )
     assert told.strip() == "window: BEGIN (NOW - 5s) END (NOW)"
-
-
-def test_more_rows_than_one_question_may_read_are_refused(
-    pipes: Callable[..., Pipe], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pipe = pipes()
-    pipe.probes()
-    pipe.push(1.0, 2.0, 3.0)
-    pipe.engine.drain()
-    monkeypatch.setattr(once_module, "READ_MAX_ROWS", 2)
-    with pytest.raises(PenstockError) as refused:
-        pipe.db.execute("SELECT TWA(value) FROM probes")
-    assert refused.value.condition == "over_budget" and "CREATE QUERY" in str(refused.value.hint)
 
 
 @pytest.mark.parametrize(

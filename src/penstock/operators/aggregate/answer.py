@@ -14,7 +14,14 @@ from penstock.operators.aggregate.approximate.brackets import CellSum, unsliced
 from penstock.operators.aggregate.correlated import with_inner
 from penstock.operators.aggregate.family import FamilyStore, number_groups
 from penstock.operators.aggregate.groups import Groups
-from penstock.operators.aggregate.history import READ_ROWS, inside, slice_log
+from penstock.operators.aggregate.history import (
+    READ_ROWS,
+    InPeriods,
+    SliceRequest,
+    ranges_with,
+    slice_log,
+    slice_pieces,
+)
 from penstock.operators.aggregate.partials.base import Ints
 from penstock.operators.aggregate.partials.cell_sums import CellRange, UncoveredRows, combine, merge_combined
 from penstock.operators.aggregate.rollups.notices import RolledUpNote, note_of
@@ -103,14 +110,15 @@ class AggregateAt(TableAnswer):
         read = [
             (needed, sliced)
             for rest, needed in rests.items()
-            for first, end in rest.positions
             for sliced in slice_log(
                 log_reader,
-                family_of(self.plan),
-                [measure for measure, _ in needed],
-                (first, end),
-                pane or SECOND_US,
-                inside(rest.periods, low, high),
+                SliceRequest(
+                    family_of(self.plan),
+                    tuple(measure for measure, _ in needed),
+                    pane or SECOND_US,
+                    InPeriods(rest.periods, low, high),
+                ),
+                [r for positions in rest.positions for r in ranges_with(log_reader, positions, rest.periods)],
             )
         ]
         with self.locked():
@@ -184,10 +192,9 @@ class AggregateAt(TableAnswer):
 
     def _slice(self, log_reader: LogReader, measures: list[Measure], first: int, end: int) -> None:
         """Slice a range that has no cells yet. Each part is stored at once, so nothing is read again if this stops half-way."""
-        width = slice_width(self.plan.panes)
-        for low in range(first, end, READ_ROWS):
-            high = min(end, low + READ_ROWS)
-            # As many rows as are read at a time; nothing where retention has taken them meanwhile.
-            sliced = list(slice_log(log_reader, family_of(self.plan), measures, (low, high), width))
+        request = SliceRequest(family_of(self.plan), tuple(measures), slice_width(self.plan.panes))
+        pieces = [(low, min(end, low + READ_ROWS)) for low in range(first, end, READ_ROWS)]
+        # As many rows as are read at a time; nothing where retention has taken them meanwhile.
+        for piece, sliced in slice_pieces(log_reader, request, pieces):
             with self.locked() as store:
-                self._family(store).put(measures, (low, high), sliced)
+                self._family(store).put(measures, piece, sliced)

@@ -1,8 +1,9 @@
-"""Slice rows of the log in the server, as workers do, where no commit record has their cells."""
+"""Slice rows of the log where no commit record has their cells: few in the server, more in Spark's workers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -13,37 +14,83 @@ from penstock.expr.row_lists import set_bits
 from penstock.operators.aggregate.partials.base import Ints
 from penstock.operators.aggregate.shape import Family, Measure, columns_needed
 from penstock.operators.aggregate.slicer import Batch, SlicedFamily, slice_family
-from penstock.operators.base.log_reader import LogReader
+from penstock.operators.base.log_reader import LogReader, LogSource
+from penstock.operators.base.ranges import Range, joined
 
 READ_ROWS = 1 << 18
 Keep = Callable[[Ints, Ints], np.ndarray]
-"""Which rows count, by their times and their positions in the log."""
+"""Which rows count, by their times and their positions in the log. Picklable: workers get it, too."""
 
 
-def slice_log(
-    log_reader: LogReader,
-    family: Family,
-    measures: Sequence[Measure],
-    positions: tuple[int, int],
-    width: int,
-    keep: Keep | None = None,
-) -> Iterator[SlicedFamily]:
-    """Slice the rows of a range of positions that belong to the family and that `keep` accepts, some at a time."""
-    first, end = positions
-    index = PredicateIndex([(1, family.static_predicate, family.stream_predicate)])
-    wanted = columns_needed(family, tuple(measures))
-    lost = log_reader.lost(first, end)
+@dataclass(frozen=True, slots=True)
+class SliceRequest:
+    """How rows of a range of the log are sliced: those that belong to the family and that `keep` accepts."""
+
+    family: Family
+    measures: tuple[Measure, ...]
+    width: int
+    keep: Keep | None = None
+
+
+def slice_log(log_reader: LogReader, request: SliceRequest, positions: Sequence[Range]) -> Iterator[SlicedFamily]:
+    """Slice some ranges of positions, some rows at a time."""
+    pieces = [(low, min(end, low + READ_ROWS)) for first, end in positions for low in range(first, end, READ_ROWS)]
+    for _, sliced in slice_pieces(log_reader, request, pieces):
+        yield from sliced
+
+
+def ranges_with(log_reader: LogReader, positions: Range, periods: Sequence[tuple[int, int]]) -> list[Range]:
+    """What of a range lies in files that may have a row in one of the (half-open) periods; a lost file is an error."""
+    lost = log_reader.lost(*positions)
     if lost is not None:
         raise log_reader.missing(lost)
+    return list(joined(r for low, high in periods for r in log_reader.ranges(*positions, low, high - 1)))
+
+
+def slice_pieces(
+    log_reader: LogReader, request: SliceRequest, pieces: Sequence[Range]
+) -> Iterator[tuple[Range, list[SlicedFamily]]]:
+    """Slice each of some ranges: here, or by Spark's workers where the answer may not read so many rows."""
+    for first, end in pieces:
+        lost = log_reader.lost(first, end)
+        if lost is not None:
+            raise log_reader.missing(lost)
+    if not log_reader.affords(sum(end - first for first, end in pieces)):
+        found = log_reader.run([_SliceTask(log_reader.source, request, piece) for piece in pieces])
+        yield from zip(pieces, found, strict=True)
+        return
+    index = _index_of(request)
+    for piece in pieces:
+        yield piece, list(_slice(log_reader, request, index, piece))
+
+
+@dataclass(frozen=True, slots=True)
+class _SliceTask:
+    """Slice one range in a worker."""
+
+    source: LogSource
+    request: SliceRequest
+    piece: Range
+
+    def __call__(self) -> list[SlicedFamily]:
+        return list(_slice(self.source.open(), self.request, _index_of(self.request), self.piece))
+
+
+def _index_of(request: SliceRequest) -> PredicateIndex:
+    return PredicateIndex([(1, request.family.static_predicate, request.family.stream_predicate)])
+
+
+def _slice(log_reader: LogReader, request: SliceRequest, index: PredicateIndex, piece: Range) -> Iterator[SlicedFamily]:
+    family, keep = request.family, request.keep
     versions = log_reader.static.versions()
-    for low in range(first, end, READ_ROWS):
-        for start, vids, columns in log_reader.runs(low, min(end, low + READ_ROWS), wanted):
-            matrix = index.match_matrix(columns, vids, versions)
-            chosen = set_bits(matrix.words[matrix.row_of[0]])
-            times = columns[TIME_COLUMN].cast(pa.int64()).to_numpy()
-            if keep is not None:
-                chosen = chosen[keep(times[chosen], chosen + start)]
-            yield slice_family(family, measures, Batch(start, times, vids, columns, versions), chosen, width)
+    for start, vids, columns in log_reader.runs(*piece, columns_needed(family, request.measures)):
+        matrix = index.match_matrix(columns, vids, versions)
+        chosen = set_bits(matrix.words[matrix.row_of[0]])
+        times = columns[TIME_COLUMN].cast(pa.int64()).to_numpy()
+        if keep is not None:
+            chosen = chosen[keep(times[chosen], chosen + start)]
+        batch = Batch(start, times, vids, columns, versions)
+        yield slice_family(family, request.measures, batch, chosen, request.width)
 
 
 def are_inside(times: Ints, periods: Sequence[tuple[int, int]], low: int, high: int) -> np.ndarray:
@@ -54,19 +101,23 @@ def are_inside(times: Ints, periods: Sequence[tuple[int, int]], low: int, high: 
     return found
 
 
-def inside(periods: Sequence[tuple[int, int]], low: int, high: int) -> Keep:
-    """Which rows have a time in one of the (half-open) periods and in [low, high]."""
+@dataclass(frozen=True, slots=True)
+class InPeriods:
+    """Keeps rows with a time in one of the (half-open) periods and in [low, high]."""
 
-    def keep(times: Ints, _positions: Ints) -> np.ndarray:
-        return are_inside(times, periods, low, high)
+    periods: tuple[tuple[int, int], ...]
+    low: int
+    high: int
 
-    return keep
+    def __call__(self, times: Ints, _positions: Ints) -> np.ndarray:
+        return are_inside(times, self.periods, self.low, self.high)
 
 
-def among(positions: Ints) -> Keep:
-    """Which rows stand at one of these positions."""
+@dataclass(frozen=True, slots=True)
+class AtPositions:
+    """Keeps rows at some positions."""
 
-    def keep(_times: Ints, own: Ints) -> np.ndarray:
-        return np.isin(own, positions)
+    positions: Ints
 
-    return keep
+    def __call__(self, _times: Ints, positions: Ints) -> np.ndarray:
+        return np.isin(positions, self.positions)

@@ -9,7 +9,7 @@ import pyarrow as pa
 from penstock.errors import PenstockError, error
 from penstock.operators.aggregate.answer import AggregateAt
 from penstock.operators.aggregate.family import number_groups
-from penstock.operators.aggregate.history import slice_log
+from penstock.operators.aggregate.history import SliceRequest, slice_log
 from penstock.operators.aggregate.latch import LatchFamily
 from penstock.operators.aggregate.partials.cell_sums import CombinedCells, combine, merge_combined
 from penstock.operators.aggregate.rows import answer_table
@@ -34,8 +34,8 @@ class LatchAt(AggregateAt):
             oldest = "a later one, because readings from before it are gone, and what LATCH knows of them is merged"
             raise error("cycle_gone", cycle=self.cycle, oldest=oldest)
         parts: dict[Measure, list[CombinedCells]] = {m: [lines] for m, (lines, _) in known.items()}
-        missed = (first, head)
-        read = list(slice_log(log_reader, family_of(self.plan), measures, missed, SECOND_US)) if first < head else []
+        missed = [(first, head)] if first < head else []
+        read = list(slice_log(log_reader, SliceRequest(family_of(self.plan), measures, SECOND_US), missed))
         with self.locked():
             for sliced in read:
                 numbers = number_groups(groups, sliced)

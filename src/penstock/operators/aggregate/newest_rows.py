@@ -14,7 +14,7 @@ from penstock.operators.aggregate.answer import AggregateAt
 from penstock.operators.aggregate.correlated import with_inner
 from penstock.operators.aggregate.family import number_groups
 from penstock.operators.aggregate.groups import Groups
-from penstock.operators.aggregate.history import among, slice_log
+from penstock.operators.aggregate.history import AtPositions, SliceRequest, slice_log
 from penstock.operators.aggregate.partials.cell_sums import combine, merge_combined
 from penstock.operators.aggregate.partials.cells import no_cells
 from penstock.operators.aggregate.rows import answer_table
@@ -40,12 +40,12 @@ class NewestRowsAt(AggregateAt):
         panes, groups, measures = self.plan.panes, Groups(), measures_of(self.plan)
         width = math.gcd(panes.width, panes.step) if panes is not None else SECOND_US
         parts = {m: [combine(no_cells(m.make()), m.make(), panes)] for m in measures}
-        for piece in _pieces(np.sort(positions)):
-            for sliced in slice_log(log_reader, family_of(self.plan), measures, piece, width, among(positions)):
-                numbers = number_groups(groups, sliced)
-                for measure, cells in zip(measures, sliced.cells, strict=True):
-                    own = replace(cells, groups=numbers[cells.groups])
-                    parts[measure].append(combine(own, measure.make(), panes))
+        request = SliceRequest(family_of(self.plan), measures, width, AtPositions(positions))
+        for sliced in slice_log(log_reader, request, _pieces(np.sort(positions))):
+            numbers = number_groups(groups, sliced)
+            for measure, cells in zip(measures, sliced.cells, strict=True):
+                own = replace(cells, groups=numbers[cells.groups])
+                parts[measure].append(combine(own, measure.make(), panes))
         whole = with_inner(self.plan, {m: merge_combined(p, m.make()) for m, p in parts.items()}, groups)
         return answer_table(self.plan, whole, groups, self.now_us or 0)
 

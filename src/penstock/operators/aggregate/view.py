@@ -8,6 +8,7 @@ from penstock.expr.windows import AnyWindow, JoinWindows
 from penstock.operators.aggregate.answer_at import hold_aggregate
 from penstock.operators.base.answer import AnswerAt
 from penstock.operators.base.answer_owner import AnswerOwner
+from penstock.operators.base.log_access import LogAccess
 from penstock.operators.base.view import KernelView
 from penstock.sql.plan import AggregatePlan, Plan
 from penstock.views.answer_store import AnswerStore
@@ -17,10 +18,10 @@ from penstock.views.feed import Mark
 class AggregateView(KernelView):
     """Aggregations, also with LATCH."""
 
-    def at(self, views: AnswerOwner, query: QueryDefinition, mark: Mark, asked: bool) -> AnswerAt:
+    def at(self, views: AnswerOwner, query: QueryDefinition, mark: Mark, log: LogAccess, asked: bool) -> AnswerAt:
         found, window = views.query_at(query, mark)
         assert not isinstance(window, JoinWindows)
-        return hold_aggregate(views, found, expect(AggregatePlan, found.state.plan), window, views.log_access())
+        return hold_aggregate(views, found, expect(AggregatePlan, found.state.plan), window, log)
 
     def memory(self, store: AnswerStore, query_id: int) -> int:
         return store.slices.memory_of(query_id)

@@ -10,7 +10,7 @@ import numpy as np
 from penstock.operators.aggregate.answer_cache import MOST, WithinStats
 from penstock.operators.aggregate.approximate.intervals import INTERVAL, as_one, row_by_row
 from penstock.operators.aggregate.approximate.within import Within
-from penstock.operators.aggregate.history import inside, slice_log
+from penstock.operators.aggregate.history import InPeriods, SliceRequest, ranges_with, slice_log
 from penstock.operators.aggregate.partials.bands import picked
 from penstock.operators.aggregate.partials.base import Ints
 from penstock.operators.aggregate.partials.cell_sums import CellRange, CombinedCells
@@ -44,7 +44,9 @@ def read_exactly(
     log_reader: LogReader, plan: AggregatePlan, measures: list[Measure], whole: Whole, look: CellRange, known: Known
 ) -> dict[Measure, CombinedCells]:
     """The same measures with the rows that the outer aggregate sees, and no others: the inner one is known exactly."""
-    kept = inside(((look.low, look.high + 1),), look.low, look.high)
+    periods = ((look.low, look.high + 1),)
+    kept = InPeriods(periods, look.low, look.high)
+    positions = ranges_with(log_reader, (look.floor, look.head), periods)
     found = {}
     for measure in measures:
         partial, combined = measure.make(), whole[measure]
@@ -52,7 +54,7 @@ def read_exactly(
         line_of = {group: line for line, group in enumerate(combined.groups.tolist())}
         bags = [np.empty(0, INTERVAL)] * len(line_of)
         rows = Measure(PREFIX, measure.arguments)
-        for sliced in slice_log(log_reader, family_of(plan), [rows], (look.floor, look.head), _WIDTH_US, kept):
+        for sliced in slice_log(log_reader, SliceRequest(family_of(plan), (rows,), _WIDTH_US, kept), positions):
             (cells,) = sliced.cells
             for group, data in zip(known(sliced)[cells.groups].tolist(), cells.state["pairs"], strict=True):
                 line = line_of[group]

@@ -10,7 +10,6 @@ from penstock.catalog.model import QueryDefinition
 from penstock.cycle.folder import DataFolder
 from penstock.expr.windows import AnyWindow
 from penstock.operators.aggregate.rollups.files import RollupFiles
-from penstock.operators.base.log_access import LogAccess
 from penstock.operators.resample.sample_cache import SampleCache
 from penstock.operators.select.current_rows import CurrentRows
 from penstock.operators.select.storage_choice import StorageChoice
@@ -40,8 +39,6 @@ class AnswerOwner(Protocol):
     def query_at(self, query: QueryDefinition, mark: Mark) -> tuple[QueryAt, AnyWindow]:
         """A query that kernels run, and its window at a kept cycle; cycle_gone where it had no answer there."""
         ...
-
-    def log_access(self) -> LogAccess: ...
 
     def answers_from(self, query_id: int) -> int | str:
         """The oldest kept cycle that has an answer of a query."""

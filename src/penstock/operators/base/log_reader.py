@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +14,7 @@ from pyroaring import BitMap
 from penstock.cancellation import check
 from penstock.catalog.model import POSITION_COLUMN, TIME_COLUMN, VERSION_COLUMN, Table
 from penstock.catalog.rows import StaticRows
+from penstock.cycle.definitions import definitions_since
 from penstock.cycle.log_batch import flat_columns, slice_schema, stream_fields
 from penstock.cycle.positions import BLOCK_ROWS
 from penstock.errors import PenstockError
@@ -20,6 +22,7 @@ from penstock.expr.evaluate import evaluate
 from penstock.expr.expression import Column, UserCall, columns_of, walk
 from penstock.expr.windows import FOREVER
 from penstock.operators.base.open_files import OpenFiles
+from penstock.operators.base.row_budget import RowBudget, Task
 from penstock.operators.join.partnered_rows import Blocks
 from penstock.sql.plan import SelectPlan
 from penstock.streams.log.segment_rows import read_slice
@@ -27,6 +30,7 @@ from penstock.streams.log.segments import Segment, Slice, list_segments, lost_po
 
 _BARE = slice_schema([])  # times and static versions alone
 TOGETHER_ROWS, TOGETHER_TIMES = 1 << 16, 8
+TASK_ROWS = 1 << 20  # of the log, for one task of a worker
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +55,24 @@ def no_rows() -> TimedPositions:
     return TimedPositions(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int32))
 
 
+@dataclass(frozen=True, slots=True)
+class LogSource:
+    """One table's log as a worker opens it: with the definitions as of a journal position, or later ones."""
+
+    folder: str
+    table_id: int
+    journal: int
+
+    def open(self) -> LogReader:
+        state = definitions_since(self.folder, self.journal).state
+        return LogReader(Path(self.folder) / "log", state.tables_by_id[self.table_id], state.rows(self.table_id))
+
+
 class LogReader:
-    """Reads one table's log for one answer, from one listing: compacted files are found again by position."""
+    """Reads one table's log for one answer, from one listing: compacted files are found again by position.
+
+    With a budget it counts what it reads, and has Spark's workers read what the budget does not afford.
+    """
 
     def __init__(
         self,
@@ -61,6 +81,9 @@ class LogReader:
         static: StaticRows,
         listing: Callable[[], list[Segment]] | None = None,
         files: OpenFiles | None = None,
+        *,
+        budget: RowBudget | None = None,
+        journal: int = 0,
     ) -> None:
         self._log = log
         self._table = table
@@ -68,6 +91,31 @@ class LogReader:
         self._listing = listing or (lambda: list_segments(log, table.id))
         self._segments: list[Segment] | None = None
         self._files = files or OpenFiles()
+        self._budget = budget
+        self._journal = journal
+
+    @property
+    def source(self) -> LogSource:
+        return LogSource(str(self._log.parent), self._table.id, self._journal)
+
+    def affords(self, rows: int, own: bool = False) -> bool:
+        """Whether so many more rows may be read in this process. `own`: they are in the answer."""
+        return self._budget is None or self._budget.affords(rows, own)
+
+    @property
+    def most_own(self) -> int:
+        """Rows that the answer itself may have."""
+        assert self._budget is not None
+        return self._budget.most_own
+
+    def run(self, tasks: Sequence[Task]) -> list[Any]:
+        """Have Spark's workers do what is too much for this process."""
+        assert self._budget is not None
+        return self._budget.run(tasks)
+
+    def _take(self, rows: int, own: bool = False) -> None:
+        if self._budget is not None:
+            self._budget.take(rows, own)
 
     def segments(self) -> list[Segment]:
         if self._segments is None:
@@ -99,7 +147,11 @@ class LogReader:
         return found
 
     def timed(self, positions: np.ndarray, low: int, high: int) -> TimedPositions:
-        """These positions (ascending), as far as their ts is in [low, high]."""
+        """These positions (ascending) of rows of the answer, as far as their ts is in [low, high]."""
+        if not self.affords(len(positions), own=True):
+            pieces = np.array_split(positions, -(-len(positions) // TASK_ROWS))
+            return TimedPositions.together(self.run([_TimedTask(self.source, piece, low, high) for piece in pieces]))
+        self._take(len(positions), own=True)
         found, rows = self._at(positions, _BARE)
         times = rows.column(TIME_COLUMN).cast(pa.int64()).to_numpy()
         keep = (times >= low) & (times <= high)
@@ -111,6 +163,7 @@ class LogReader:
         pieces = slices(self.segments(), first, end)
         if not pieces:
             return
+        self._take(sum(piece.rows for piece in pieces))
         log = pa.concat_tables([self._read_piece(piece, schema) for piece in pieces])
         vids = log.column(VERSION_COLUMN.name).to_numpy()
         yield pieces[0].first, vids, flat_columns(self._table, wanted, log, vids, self.static)
@@ -134,13 +187,19 @@ class LogReader:
     ) -> TimedPositions:
         """Positions in [first, end) that `blocks` names (None: all) with ts in [low, high]."""
         self.require(blocks, first, end)
-        found = []
+        named = []
         for segment in self.segments():
             if segment.max_ts < low or segment.min_ts > high or segment.first >= end or segment.end <= first:
                 continue
             offsets = offsets_in(blocks, max(segment.first, first), min(segment.end, end), segment.first)
-            if len(offsets) == 0:
-                continue
+            if len(offsets):
+                named.append((segment, offsets))
+        rows_named = sum(len(offsets) for _, offsets in named)
+        if not self.affords(rows_named, own=blocks is not None):
+            return self._times_by_tasks(blocks, (first, end), low, high)
+        self._take(rows_named, own=blocks is not None)
+        found = []
+        for segment, offsets in named:
             rows = self._read(segment, offsets, _BARE)
             times = rows.column(TIME_COLUMN).cast(pa.int64()).to_numpy()
             keep = (times >= low) & (times <= high)
@@ -148,8 +207,21 @@ class LogReader:
             found.append(TimedPositions(offsets[keep] + segment.first, times[keep], vids[keep]))
         return TimedPositions.together(found) if found else no_rows()
 
+    def _times_by_tasks(self, blocks: Blocks | None, positions: tuple[int, int], low: int, high: int) -> TimedPositions:
+        tasks = []
+        for first, end in self.ranges(*positions, low, high):
+            for start in range(first // TASK_ROWS * TASK_ROWS, end, TASK_ROWS):
+                piece = max(first, start), min(end, start + TASK_ROWS)
+                named = blocks
+                if blocks is not None:
+                    named = {b: found for b, found in blocks.items() if piece[0] < b + BLOCK_ROWS and b < piece[1]}
+                if named is None or named:
+                    tasks.append(_TimesTask(self.source, named, piece, low, high))
+        return TimedPositions.together([no_rows(), *self.run(tasks)])
+
     def rows(self, plan: SelectPlan, positions: np.ndarray, values: list[pa.Table]) -> pa.Table:
         """The plan's outputs for these positions (ascending), in log order."""
+        self._take(len(positions), own=True)
         found, columns = self._gather(set().union(*(columns_of(o.expr) for o in plan.outputs)), positions)
         computed = _computed(values)
         arrays = []
@@ -167,6 +239,11 @@ class LogReader:
 
     def columns(self, wanted: set[str], positions: np.ndarray) -> dict[str, pa.Array]:
         """Columns of these positions (ascending), by flat name."""
+        if not self.affords(len(positions)):
+            pieces = np.array_split(positions, -(-len(positions) // TASK_ROWS))
+            found = self.run([_ColumnsTask(self.source, frozenset(wanted), piece) for piece in pieces])
+            return {name: _one_array([part[name] for part in found]) for name in found[0]}
+        self._take(len(positions))
         return self._gather(wanted, positions)[1]
 
     def _gather(self, wanted: set[str], positions: np.ndarray) -> tuple[np.ndarray, dict[str, pa.Array]]:
@@ -211,6 +288,51 @@ class LogReader:
         if len(offsets) == high - low:
             return table
         return table.take(pa.array(offsets - low))
+
+
+@dataclass(frozen=True, slots=True)
+class _TimedTask:
+    """`LogReader.timed` in a worker."""
+
+    source: LogSource
+    positions: np.ndarray
+    low: int
+    high: int
+
+    def __call__(self) -> TimedPositions:
+        return self.source.open().timed(self.positions, self.low, self.high)
+
+
+@dataclass(frozen=True, slots=True)
+class _TimesTask:
+    """`LogReader.times` in a worker."""
+
+    source: LogSource
+    blocks: Blocks | None
+    positions: tuple[int, int]
+    low: int
+    high: int
+
+    def __call__(self) -> TimedPositions:
+        first, end = self.positions
+        return self.source.open().times(self.blocks, end, self.low, self.high, first)
+
+
+@dataclass(frozen=True, slots=True)
+class _ColumnsTask:
+    """`LogReader.columns` in a worker."""
+
+    source: LogSource
+    wanted: frozenset[str]
+    positions: np.ndarray
+
+    def __call__(self) -> dict[str, pa.Array]:
+        return self.source.open().columns(set(self.wanted), self.positions)
+
+
+def _one_array(parts: list[pa.Array | pa.ChunkedArray]) -> pa.Array:
+    chunks = [c for part in parts for c in (part.chunks if isinstance(part, pa.ChunkedArray) else [part])]
+    return pa.concat_arrays(chunks)
 
 
 def answer_schema(plan: SelectPlan) -> pa.Schema:

@@ -9,6 +9,7 @@ from penstock.errors import PenstockError, error
 from penstock.expr.windows import AnyWindow
 from penstock.operators.base.answer import AnswerAt
 from penstock.operators.base.answer_owner import AnswerOwner
+from penstock.operators.base.log_access import LogAccess
 from penstock.operators.registry import part_of
 from penstock.sql.plan import Plan, evaluated_by_spark
 from penstock.views.answer_store import AnswerStore
@@ -29,8 +30,8 @@ class View(Protocol):
 
     first_wait_s: float | None  # how long a first request waits for an answer, if longer than others
 
-    def at(self, views: AnswerOwner, query: QueryDefinition, mark: Mark, asked: bool) -> AnswerAt:
-        """The answer at a kept cycle. `asked`: it counts as an invocation."""
+    def at(self, views: AnswerOwner, query: QueryDefinition, mark: Mark, log: LogAccess, asked: bool) -> AnswerAt:
+        """The answer at a kept cycle, with `log` to read. `asked`: it counts as an invocation."""
         ...
 
     def first_answer(self, views: AnswerOwner, query_id: int, after: int) -> int | None:

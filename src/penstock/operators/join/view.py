@@ -7,6 +7,7 @@ from penstock.errors import expect
 from penstock.expr.windows import AnyWindow, JoinWindows
 from penstock.operators.base.answer import AnswerAt
 from penstock.operators.base.answer_owner import AnswerOwner
+from penstock.operators.base.log_access import LogAccess
 from penstock.operators.base.view import KernelView
 from penstock.operators.join.answer_at import join_at
 from penstock.operators.select.evaluated_matches import size_of
@@ -18,7 +19,7 @@ from penstock.views.feed import Mark
 class JoinView(KernelView):
     """Window joins, and joins of a stream with tables."""
 
-    def at(self, views: AnswerOwner, query: QueryDefinition, mark: Mark, asked: bool) -> AnswerAt:
+    def at(self, views: AnswerOwner, query: QueryDefinition, mark: Mark, log: LogAccess, asked: bool) -> AnswerAt:
         found, windows = views.query_at(query, mark)
         return join_at(views, found, expect(JoinWindows, windows))
 

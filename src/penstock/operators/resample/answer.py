@@ -13,6 +13,7 @@ from penstock.operators.base.answer import AnswerAt, Ids
 from penstock.operators.base.table_answer import TableAnswer, without
 from penstock.operators.resample.next_sample import goes_on, move_on
 from penstock.operators.resample.sample_cache import CachedSamples, SampleCache
+from penstock.operators.resample.sample_task import is_long, sample_by_tasks
 from penstock.operators.resample.samples import (
     ResampledRows,
     SampleAnswer,
@@ -70,11 +71,12 @@ class ResampleAt(TableAnswer):
         def work(readers: SampleReaders) -> ResampledRows:
             room = room_for(asked, self.most)
             if before is None:
-                return sample(asked, self.times, self.values, readers, room)
+                make = sample_by_tasks if is_long(self.times, self.values) else sample
+                return make(asked, self.times, self.values, readers, room)
             return move_on(asked, before.sampled, self.times, self.values, readers, room)
 
         if before is None:
-            check_size(asked, self.times, self.values, self.most)
+            check_size(asked, self.times, self.most)
         try:
             sampled = work(SampleReaders(self.times.reader(), self.values.reader()))
         except PenstockError as failure:  # by the last listing; where that is too old, by a new one

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from penstock.errors import error
 from penstock.expr.evaluate import evaluate, evaluate_mask
 from penstock.expr.expression import Expr
 from penstock.expr.windows import FOREVER
@@ -18,8 +17,6 @@ from penstock.operators.resample.nearest import Resampler, key_codes
 from penstock.operators.resample.stream import Room, StreamWindow, TimedRows, read_rows, rows_at
 from penstock.sql.plan import Resampling, resample_name
 
-# What of both logs one answer may have read; more than that is work for Spark, or for a shorter window.
-READ_MAX_ROWS = 20_000_000
 _PLACE = "_place"
 
 
@@ -56,20 +53,10 @@ class SampleAnswer:
     positions: np.ndarray
 
 
-def too_many(times: StreamWindow, values: StreamWindow) -> int | None:
-    """How many rows an answer would have to read, where that is more than it may."""
-    rows = times.rows_at_most() + values.rows_at_most()
-    return rows if rows > READ_MAX_ROWS else None
-
-
-def check_size(plan: Resampling, times: StreamWindow, values: StreamWindow, most: int | None) -> None:
+def check_size(plan: Resampling, times: StreamWindow, most: int | None) -> None:
     """Refuse an answer with too many rows before anything is read, by the row counts in file names."""
     if plan.times_predicate is None and times.passing is None:
         room_for(plan, most).take(times.rows_at_least())
-    rows = too_many(times, values)
-    if rows is not None:
-        detail = f"the windows of both streams have up to {rows:,} readings, and an answer reads {READ_MAX_ROWS:,}"
-        raise error("over_budget", detail=detail, hint="make the window shorter: BEGIN (NOW - 1 HOUR) END (NOW)")
 
 
 def room_for(plan: Resampling, most: int | None) -> Room:

@@ -7,6 +7,7 @@ from penstock.errors import PenstockError, error, expect
 from penstock.expr.windows import AnyWindow
 from penstock.operators.base.answer import AnswerAt
 from penstock.operators.base.answer_owner import AnswerOwner
+from penstock.operators.base.log_access import LogAccess
 from penstock.operators.base.view import cycle_gone
 from penstock.operators.resample.answer_at import hold_resampled, request_at
 from penstock.sql.plan import Plan, ResamplePlan
@@ -19,12 +20,12 @@ class ResampleView:
 
     first_wait_s: float | None = None
 
-    def at(self, views: AnswerOwner, query: QueryDefinition, mark: Mark, asked: bool) -> AnswerAt:
+    def at(self, views: AnswerOwner, query: QueryDefinition, mark: Mark, log: LogAccess, asked: bool) -> AnswerAt:
         known = mark.resampled.get(query.id)
         if known is None:
             raise cycle_gone(views, query.id, mark.cycle)
         request, most = request_at(query.id, mark, known), views.settings.result_max_rows
-        return hold_resampled(views.store, request, views.log_access(), most, views.samples)
+        return hold_resampled(views.store, request, log, most, views.samples)
 
     def first_answer(self, views: AnswerOwner, query_id: int, after: int) -> int | None:
         return views.feed.first_resampled(query_id, after)

@@ -7,6 +7,7 @@ from penstock.errors import expect
 from penstock.expr.windows import FOREVER, AnyWindow, JoinWindows, TimeWindow
 from penstock.operators.base.answer import AnswerAt
 from penstock.operators.base.answer_owner import AnswerOwner
+from penstock.operators.base.log_access import LogAccess
 from penstock.operators.base.view import KernelView, only_strategy
 from penstock.operators.select.answer_at import hold_select
 from penstock.operators.select.evaluated_matches import size_of
@@ -18,7 +19,7 @@ from penstock.views.feed import Mark
 class SelectView(KernelView):
     """Selections."""
 
-    def at(self, views: AnswerOwner, query: QueryDefinition, mark: Mark, asked: bool) -> AnswerAt:
+    def at(self, views: AnswerOwner, query: QueryDefinition, mark: Mark, log: LogAccess, asked: bool) -> AnswerAt:
         found, window = views.query_at(query, mark)
         assert not isinstance(window, JoinWindows)
         ready = None
@@ -28,7 +29,7 @@ class SelectView(KernelView):
             chosen = views.storage_choice.of(query.id, found.state, only_strategy(found.state))
             ready = views.ready if chosen == "complete" else None
         plan = expect(SelectPlan, found.state.plan)
-        return hold_select(views.store, found, plan, window, views.log_access(), ready)
+        return hold_select(views.store, found, plan, window, log, ready)
 
     def memory(self, store: AnswerStore, query_id: int) -> int:
         answer = store.answers[query_id]

@@ -31,6 +31,7 @@ class Evaluation:
     now_us: int
     seconds: float
     file: str | None = None  # in the folder `results`, where the rows are too large for a commit record
+    notices: tuple[str, ...] = ()  # for the client of a statement that is asked once
 
 
 @dataclass(frozen=True, slots=True)

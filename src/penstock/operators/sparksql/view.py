@@ -7,6 +7,7 @@ from penstock.errors import PenstockError, error
 from penstock.expr.windows import AnyWindow
 from penstock.operators.base.answer import AnswerAt
 from penstock.operators.base.answer_owner import AnswerOwner
+from penstock.operators.base.log_access import LogAccess
 from penstock.operators.base.view import cycle_gone, failure_of, filling
 from penstock.operators.join.view import VIEW as JOIN
 from penstock.operators.sparksql.evaluations import EvaluationAt
@@ -20,7 +21,7 @@ class SparkSqlView:
 
     first_wait_s: float | None = 60.0
 
-    def at(self, views: AnswerOwner, query: QueryDefinition, mark: Mark, asked: bool) -> AnswerAt:
+    def at(self, views: AnswerOwner, query: QueryDefinition, mark: Mark, log: LogAccess, asked: bool) -> AnswerAt:
         evaluations = views.store.evaluations
         found = evaluations.by_query[query.id].at(mark.cycle)
         if found is None:

@@ -156,7 +156,8 @@ async def metrics(request: Request) -> Response:
     def scrape() -> bytes:
         status = families(status_samples(context.database.status()))
         costs = families(query_samples(context.database.costliest(QUERIES_SHOWN)), "One of the costliest queries.")
-        return generate_latest(Scrape([*status, *costs, *context.counters.registry.collect()]))
+        reads = context.database.answer_reads()
+        return generate_latest(Scrape([*status, *costs, *reads, *context.counters.registry.collect()]))
 
     return Response(await context.workers.system.run(scrape), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 

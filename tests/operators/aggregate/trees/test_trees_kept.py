@@ -73,7 +73,7 @@ def test_trees_keep_to_their_memory_and_spark_answers_what_is_too_large(seen: Wo
 
 
 def test_a_history_too_long_to_evaluate_is_left_to_spark(pipes: Callable[..., Pipe]) -> None:
-    world = World(pipes(history_max_rows=50))
+    world = World(pipes(answer_read_max_rows=50))
     for _ in range(2):
         world.push(100, late_s=0)
         world.pipe.engine.drain()

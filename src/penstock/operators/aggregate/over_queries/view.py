@@ -9,6 +9,7 @@ from penstock.operators.aggregate.over_joins.answer_at import hold_over_read
 from penstock.operators.aggregate.over_joins.view import SLICED_RESULTS
 from penstock.operators.base.answer import AnswerAt
 from penstock.operators.base.answer_owner import AnswerOwner
+from penstock.operators.base.log_access import LogAccess
 from penstock.operators.base.view import failed, failure_of, filling
 from penstock.operators.join.answer_at import read_join
 from penstock.sql.plan import Plan, QueryAggregatePlan
@@ -22,7 +23,7 @@ class QueryAggregateView:
 
     first_wait_s: float | None = None
 
-    def at(self, views: AnswerOwner, query: QueryDefinition, mark: Mark, asked: bool) -> AnswerAt:
+    def at(self, views: AnswerOwner, query: QueryDefinition, mark: Mark, log: LogAccess, asked: bool) -> AnswerAt:
         plan, state = _plan_of(views.store, query.id), views.store.state
         below, last = plan.relations[0].table, views.feed.last()
         known = mark.joins.get(state.queries[below].id)

@@ -15,21 +15,18 @@ from penstock.operators.aggregate.answer import AggregateAt
 from penstock.operators.aggregate.approximate.brackets import NONE, CellSum
 from penstock.operators.aggregate.family import number_groups
 from penstock.operators.aggregate.groups import Groups
-from penstock.operators.aggregate.history import inside, slice_log
+from penstock.operators.aggregate.history import InPeriods, SliceRequest, slice_log
 from penstock.operators.aggregate.own_windows import OwnWindowsAt
 from penstock.operators.aggregate.partials.cell_sums import CellRange, UncoveredRows, combine, merge_combined
 from penstock.operators.aggregate.partials.cells import no_cells
 from penstock.operators.aggregate.rollups.rollup_read import find_source
 from penstock.operators.aggregate.shape import Measure, family_of, slice_width
-from penstock.operators.base.log_access import LogAccess
 from penstock.operators.base.log_reader import LogReader
+from penstock.operators.base.row_budget import RowBudget
 from penstock.operators.select.window_cut import WindowAt
 from penstock.sql.planning.one_shot import OneShotAggregate
 from penstock.views.results import Result
 from penstock.views.standing_queries import StandingQueries
-
-# What of the log one question may have read here; more than that is work for Spark, which knows the log alone.
-READ_MAX_ROWS = 20_000_000
 
 
 @dataclass(slots=True, eq=False)
@@ -45,13 +42,13 @@ class OneShotAggregateAt(AggregateAt):
         panes, groups = self.plan.panes, Groups()
         width = slice_width(panes) if panes is None else math.gcd(panes.width, panes.step)
         parts = {m: [combine(no_cells(m.make()), m.make(), panes)] for m in measures}
-        keep = inside([(-FOREVER, FOREVER)], look.low, look.high)
-        for positions in log_reader.ranges(look.floor, look.head, look.low, look.high):
-            for sliced in slice_log(log_reader, family_of(self.plan), measures, positions, width, keep):
-                numbers = number_groups(groups, sliced)
-                for measure, cells in zip(measures, sliced.cells, strict=True):
-                    own = replace(cells, groups=numbers[cells.groups])
-                    parts[measure].append(combine(own, measure.make(), panes))
+        keep = InPeriods(((-FOREVER, FOREVER),), look.low, look.high)
+        positions = log_reader.ranges(look.floor, look.head, look.low, look.high)
+        for sliced in slice_log(log_reader, SliceRequest(family_of(self.plan), measures, width, keep), positions):
+            numbers = number_groups(groups, sliced)
+            for measure, cells in zip(measures, sliced.cells, strict=True):
+                own = replace(cells, groups=numbers[cells.groups])
+                parts[measure].append(combine(own, measure.make(), panes))
         nothing = UncoveredRows((), ())
         return {m: [CellSum(merge_combined(p, m.make()), nothing, NONE)] for m, p in parts.items()}, groups
 
@@ -66,47 +63,37 @@ class OneShotOwnWindowsAt(OwnWindowsAt):
         return self._computed()
 
 
-def rows_to_read(held: AggregateAt) -> int:
-    """How many rows of the log an answer has to read, at most."""
-    low, high = held.instant.range() or (0, -1)
-    floor = max(held.instant.floor, held.rollup.rolled.position if held.rollup is not None else 0)
-    return sum(end - first for first, end in held.reader().ranges(floor, held.instant.head, low, high))
-
-
 def answer_once(standing: StandingQueries, asked: OneShotAggregate) -> Result | None:
     """The answer at the last committed cycle; None where no rollup has anything of that time that the log has not."""
-    held = _hold(standing, asked)
-    if held is None or held.rollup is None or rows_to_read(held) > READ_MAX_ROWS:
+    budget = standing.new_budget()
+    held = _hold(standing, asked, budget)
+    if held is None or held.rollup is None:
         return None
-    result = _answered(held)
+    result = _answered(held, budget)
     note = result.rolled_up
     return result if note is not None and (note.window_us is not None or note.notices) else None
 
 
 def answer_from_log(standing: StandingQueries, asked: OneShotAggregate) -> Result:
     """What Spark SQL has no words for: the answer at the last committed cycle, whether there is a rollup or not."""
-    held = _hold(standing, asked)
+    budget = standing.new_budget()
+    held = _hold(standing, asked, budget)
     if held is None:
         raise error("not_ready", detail="no cycle has taken in the table as it is now", hint="ask again in a moment")
-    rows = rows_to_read(held)
-    if rows > READ_MAX_ROWS:
-        detail = (
-            f"this window has up to {rows:,} readings, and a question that is asked once reads {READ_MAX_ROWS:,} here"
-        )
-        raise error("over_budget", detail=detail, hint="make the window shorter, or CREATE QUERY name AS SELECT ..")
-    return _answered(held)
+    return _answered(held, budget)
 
 
-def _answered(held: AggregateAt) -> Result:
+def _answered(held: AggregateAt, budget: RowBudget) -> Result:
     rows = held.answer()
-    notices = held.note.notices if held.note is not None else ()
+    notices = (*(held.note.notices if held.note is not None else ()), *budget.notices())
     return Result(rows, cycle=held.cycle, now_us=held.now_us, notices=notices, rolled_up=held.note)
 
 
-def _hold(standing: StandingQueries, asked: OneShotAggregate) -> AggregateAt | None:
+def _hold(standing: StandingQueries, asked: OneShotAggregate, budget: RowBudget) -> AggregateAt | None:
     """The answer at the last cycle; None where no cycle has the table yet."""
-    plan, log = asked.plan, LogAccess(standing.folder.log, standing.listings)
+    plan = asked.plan
     with standing.locked() as store:
+        log = standing.log_access(budget)
         state = store.state
         table = state.tables_by_id.get(plan.table_id)
         if table is None or store.offset is None:

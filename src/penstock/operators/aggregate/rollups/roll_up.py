@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from penstock.catalog.rollup_records import RollupFile, RollupState, RollupStep
-from penstock.operators.aggregate.history import slice_log
+from penstock.operators.aggregate.history import SliceRequest, slice_log
 from penstock.operators.aggregate.partials.base import Partial
 from penstock.operators.aggregate.rollups.cells import RollupCells, added_up, of_rows
 from penstock.operators.aggregate.rollups.shape import Shape
@@ -67,7 +67,8 @@ class RollupWriter:
     def _of_log(self, log_reader: LogReader, first: int, end: int) -> RollupCells | None:
         """The readings in [first, end) as cells of the finest tier."""
         width, parts = self._levels[0].every_us, []
-        for sliced in slice_log(log_reader, self._shape.family, self._shape.measures, (first, end), width):
+        request = SliceRequest(self._shape.family, tuple(self._shape.measures), width)
+        for sliced in slice_log(log_reader, request, [(first, end)]):
             parts.append(of_rows(sliced))
             if sum(map(len, parts)) > CELLS_AT_ONCE:
                 parts = [added_up(parts, width, self._partials)]

@@ -101,7 +101,7 @@ class SelectRows:
         held = replace(self.held, matches=replace(self.held.matches, matches=whole))
         first = max(first, self.floor)
         if held.to_evaluate(first, self.head, low) > self.most_rows:
-            raise NotAnswered("there are more than history_max_rows readings that the query has not met")
+            raise NotAnswered("there are more than answer_read_max_rows readings that the query has not met")
         rows = held.since(first, self.head, low)
         return rows.times, rows.positions
 

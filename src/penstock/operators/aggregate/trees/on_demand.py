@@ -21,7 +21,6 @@ from penstock.expr.windows import EVERYTHING, JoinWindows, TimeWindow
 from penstock.operators.aggregate.trees.answer_columns import JoinRows, NotAnswered, SelectRows, column_of, kind_of, put
 from penstock.operators.aggregate.trees.answer_trees import ROW_BYTES, AnswerTree, AnswerTrees
 from penstock.operators.aggregate.trees.totals import Totals
-from penstock.operators.base.log_access import LogAccess
 from penstock.operators.join.answer_at import hold_join
 from penstock.operators.select.answer_at import hold_select
 from penstock.operators.sparksql.evaluation_rows import Evaluation
@@ -87,15 +86,15 @@ class AggregatesOnDemand:
     def _rows(
         self, store: AnswerStore, definition: QueryDefinition, answer: QueryState, moment: Moment
     ) -> SelectRows | JoinRows:
-        mark, log = self._standing.feed.last(), self._standing.folder.log
+        mark = self._standing.feed.last()
         assert mark is not None
         query = QueryAt(definition.id, definition.name, answer, mark)
         plan, join_plan = answer.plan.selection, answer.plan.window_join
         if plan is not None:
-            held = hold_select(store, query, plan, EVERYTHING, LogAccess(log, self._standing.listings), ready=None)
+            held = hold_select(store, query, plan, EVERYTHING, self._standing.log_access(), ready=None)
             # A reader sees the rows of a cycle ago.
             head = (moment.previous or moment.offset).data.get(plan.table_id, 0)
-            return SelectRows(held, store.state.retention(plan.table_id), head, self._settings.history_max_rows)
+            return SelectRows(held, store.state.retention(plan.table_id), head, self._settings.answer_read_max_rows)
         windows = mark.windows.get(query.id)
         if join_plan is None:
             raise NotAnswered("an aggregation has no answer of single rows")
@@ -104,7 +103,7 @@ class AggregatesOnDemand:
         if not answer.settled or answer.pending is not None or windows != answer.window:
             raise NotAnswered("the join is paused or reads its history")
         assert isinstance(windows, JoinWindows)
-        join = hold_join(store, query, join_plan, windows, log)
+        join = hold_join(store, query, join_plan, windows, self._standing.folder.log)
         if join is None or not windows.uniform:
             raise NotAnswered("the streams of the join have windows of their own")
         return JoinRows(join)

@@ -1,0 +1,44 @@
+"""What an answer may not read in the server, Spark's workers read: the answer is the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+from tests.pipeline.asking import answer, rows_of
+
+from penstock.database.database import Database
+
+MOST, ROWS = 100, 4000
+BEGAN_US = 1_767_607_200_000_000
+
+
+@pytest.fixture
+def small(db: Database) -> Iterator[Database]:
+    """The shared database with a small answer_read_max_rows, and with readings of a minute."""
+    settings, db.standing.settings = db.standing.settings, replace(db.standing.settings, answer_read_max_rows=MOST)
+    db.execute(
+        "CREATE TABLE probes (id INT PRIMARY KEY, place TEXT, reading STREAM (value DOUBLE))"
+        " WITH (time = 'valid', out_of_order = 'accept'); INSERT INTO probes VALUES (1, 'north', NULL), (2, 'south', NULL)"
+    )
+    ts = pa.array([BEGAN_US + n * 15_000 for n in range(ROWS)], pa.timestamp("us", "UTC"))
+    ids, values = pa.array([1 + n % 2 for n in range(ROWS)], pa.int32()), pa.array([float(n % 7) for n in range(ROWS)])
+    db.push("probes", pa.table({"id": ids, "ts": ts, "value": values}))
+    yield db
+    db.standing.settings = settings
+
+
+def test_workers_read_the_history_of_an_aggregate(small: Database) -> None:
+    values = {place: [float(n % 7) for n in range(ROWS) if n % 2 == at] for at, place in ((0, "north"), (1, "south"))}
+    expected = [(place, len(v), sum(v), max(v)) for place, v in values.items()]
+    text = "SELECT place, COUNT(*) AS n, SUM(value) AS s, MAX(value) AS high FROM probes GROUP BY place"
+    small.execute(f"CREATE QUERY totals AS {text} BEGIN (NOW - 1 HOUR) END (NOW)")
+    assert answer(small, "totals") == expected
+    once = small.execute(
+        "SELECT place, COUNT(*) AS n, SUM(value) AS s, MAX(value, 1 HOUR) AS high FROM probes GROUP BY place"
+    )
+    assert sorted(rows_of(once.table)) == expected and "Spark read them" in once.notices[0]
+    # One job for the standing query's history, and one for each window of the other.
+    assert small.standing.reads.registry.get_sample_value("penstock_answer_jobs_total") == 3.0
