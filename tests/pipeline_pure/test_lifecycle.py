@@ -201,7 +201,6 @@ def test_a_window_of_too_many_rows_is_refused(pipes: Callable[..., Pipe]) -> Non
 HALVE = "FUNCTION halve(v DOUBLE, by INT) RETURNS DOUBLE LANGUAGE PYTHON AS $$ return v / by $$"
 
 
-@pytest.mark.xfail(strict=True, reason="DESCRIBE finds no functions")
 @pytest.mark.parametrize("words", ["DESCRIBE FUNCTION", "DESCRIBE"])
 def test_a_function_is_described_by_its_parameters_and_its_result(pipe: Pipe, words: str) -> None:
     pipe.db.execute(f"CREATE {HALVE}")
@@ -213,7 +212,6 @@ def test_a_function_is_described_by_its_parameters_and_its_result(pipe: Pipe, wo
     ]
 
 
-@pytest.mark.xfail(strict=True, reason="DESCRIBE finds no stream types")
 @pytest.mark.parametrize("words", ["DESCRIBE STREAM TYPE", "DESC"])
 def test_a_stream_type_is_described_by_its_fields(pipe: Pipe, words: str) -> None:
     pipe.db.execute("CREATE STREAM TYPE gauge (bar DOUBLE, code INT)")
@@ -224,7 +222,6 @@ def test_a_stream_type_is_described_by_its_fields(pipe: Pipe, words: str) -> Non
     ]
 
 
-@pytest.mark.xfail(strict=True, reason="DESCRIBE always says that a table is missing")
 @pytest.mark.parametrize("kind", ["function", "stream_type"])
 def test_what_is_not_there_to_be_described_is_called_by_its_kind(pipe: Pipe, kind: str) -> None:
     with pytest.raises(PenstockError) as caught:
@@ -232,7 +229,6 @@ def test_what_is_not_there_to_be_described_is_called_by_its_kind(pipe: Pipe, kin
     assert caught.value.condition == f"{kind}_not_found"
 
 
-@pytest.mark.xfail(strict=True, reason="the hint names CASCADE, which the statement does not take")
 def test_a_function_that_a_query_uses_is_not_replaced_and_the_hint_says_what_helps(pipe: Pipe) -> None:
     pipe.probes()
     pipe.db.execute(f"CREATE {HALVE}")
