@@ -55,7 +55,7 @@ class AnswerStore(RecordFold):
     ) -> None:
         super().__init__(folder, catalog)
         self._reader = reader
-        self.spark_plans: dict[int, SparkPlan] = {}  # of the queries outside the shared pass
+        self.spark_plans: dict[int, SparkPlan] = {}  # of the queries that are planned as Spark SQL
         self.cycle = 0
         self.start: Offset | None = None
         self.moved = 0  # the last cycle that did more than bring evaluations
