@@ -192,3 +192,44 @@ def test_a_window_of_too_many_rows_is_refused(pipes: Callable[..., Pipe]) -> Non
         with pytest.raises(PenstockError, match="at most 1000 rows") as refused:
             pipe.db.execute(statement)
         assert refused.value.condition == "limit_reached" and refused.value.line == 1
+
+
+HALVE = "FUNCTION halve(v DOUBLE, by INT) RETURNS DOUBLE LANGUAGE PYTHON AS $$ return v / by $$"
+
+
+@pytest.mark.parametrize("words", ["DESCRIBE FUNCTION", "DESCRIBE"])
+def test_a_function_is_described_by_its_parameters_and_its_result(pipe: Pipe, words: str) -> None:
+    pipe.db.execute(f"CREATE {HALVE}")
+    rows = pipe.db.execute(f"{words} halve").table.to_pylist()
+    assert [(row["column"], row["type"], row["kind"]) for row in rows] == [
+        ("v", "DOUBLE", "parameter"),
+        ("by", "INT", "parameter"),
+        (None, "DOUBLE", "result"),
+    ]
+
+
+@pytest.mark.parametrize("words", ["DESCRIBE STREAM TYPE", "DESC"])
+def test_a_stream_type_is_described_by_its_fields(pipe: Pipe, words: str) -> None:
+    pipe.db.execute("CREATE STREAM TYPE gauge (bar DOUBLE, code INT)")
+    rows = pipe.db.execute(f"{words} gauge").table.to_pylist()
+    assert [(row["column"], row["type"], row["kind"]) for row in rows] == [
+        ("bar", "DOUBLE", "field"),
+        ("code", "INT", "field"),
+    ]
+
+
+@pytest.mark.parametrize("kind", ["function", "stream_type"])
+def test_what_is_not_there_to_be_described_is_called_by_its_kind(pipe: Pipe, kind: str) -> None:
+    with pytest.raises(PenstockError) as caught:
+        pipe.db.execute(f"DESCRIBE {kind.replace('_', ' ').upper()} missing")
+    assert caught.value.condition == f"{kind}_not_found"
+
+
+def test_a_function_that_a_query_uses_is_not_replaced_and_the_hint_says_what_helps(pipe: Pipe) -> None:
+    pipe.probes()
+    pipe.db.execute(f"CREATE {HALVE}")
+    pipe.db.execute("CREATE QUERY halves AS SELECT id, value FROM probes WHERE halve(value, 2) > 1")
+    with pytest.raises(PenstockError) as caught:
+        pipe.db.execute(f"CREATE OR REPLACE {HALVE}")
+    assert caught.value.condition == "dependents_exist"
+    assert caught.value.hint == "drop them first, or create a function with another name"

@@ -85,7 +85,7 @@ class Costs:
             )
 
     def note_evaluation(self, query_id: int, seconds: float, answer: pa.Table) -> None:
-        """A query outside the shared pass was evaluated."""
+        """Spark SQL has evaluated a query."""
         with self._lock:
             at = self._place(query_id)
             if at is not None:

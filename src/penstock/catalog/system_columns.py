@@ -64,8 +64,8 @@ SYSTEM_COLUMNS: dict[str, tuple[SystemColumn, ...]] = {
             "rows found for it since registration, in the shared pass or by its join; history read again counts again",
         ),
         SystemColumn("progress", DOUBLE, "how much of its history has been read, 0 to 1"),
-        SystemColumn("seconds", DOUBLE, "duration of the last evaluation, outside the shared pass"),
-        SystemColumn("evaluations", BIGINT, "cycles that it took part in; outside the shared pass, evaluations"),
+        SystemColumn("seconds", DOUBLE, "duration of the last evaluation, where Spark SQL answers"),
+        SystemColumn("evaluations", BIGINT, "cycles that it took part in; where Spark SQL answers, evaluations"),
         SystemColumn(
             "ms",
             DOUBLE,
@@ -75,7 +75,7 @@ SYSTEM_COLUMNS: dict[str, tuple[SystemColumn, ...]] = {
         SystemColumn("asked_ms", DOUBLE, "processor time of the server that invocations took since its start"),
         SystemColumn("rows", BIGINT, "result rows of these evaluations"),
         SystemColumn(
-            "bytes", BIGINT, "the size of these rows: in commit records, or in memory outside the shared pass"
+            "bytes", BIGINT, "the size of these rows: in commit records, or in memory where Spark SQL answers"
         ),
         SystemColumn(
             "strategy", TEXT, "how its answer is kept right now: complete, partial or none; NULL for Spark SQL"

@@ -255,7 +255,10 @@ class Show(Statement):
 
 @dataclass(frozen=True, slots=True)
 class Describe(Statement):
+    """Without a kind: of what has columns by that name, else of a stream type or a function."""
+
     name: str
+    kind: Literal["function", "stream_type"] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 
 from penstock.catalog.catalog import Catalog
 from penstock.catalog.model import Table
-from penstock.errors import error, suggest
+from penstock.errors import PenstockError, error, suggest
 from penstock.expr.user_functions import check_function
 from penstock.sensors.registry import validate_connector, validate_table
 from penstock.sql import statements as st
@@ -39,7 +39,12 @@ def create_function(catalog: Catalog, statement: st.CreateFunction) -> Result:
         if catalog.replace_function(function):
             return done("CREATE FUNCTION")
         # Refused while a query uses it: its earlier answers would mean something else.
-        catalog.drop("function", statement.name)
+        try:
+            catalog.drop("function", statement.name)
+        except PenstockError as failure:
+            if failure.condition == "dependents_exist":
+                failure.hint = "drop them first, or create a function with another name"
+            raise
     catalog.create_function(function)
     return done("CREATE FUNCTION")
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import pyarrow as pa
 
 from penstock.catalog.secrets import shown_options
+from penstock.catalog.state import CatalogState
 from penstock.catalog.system_columns import SHOWN, SYSTEM_TABLES
 from penstock.errors import error, expect, suggest
 from penstock.settings import SETTINGS
@@ -71,29 +74,36 @@ def show(session: Session, statement: st.Show) -> Result:
 
 
 def describe(session: Session, statement: st.Describe) -> Result:
-    state = session.catalog.state
-    table, query = state.tables.get(statement.name), state.queries.get(statement.name)
+    state, name = session.catalog.state, statement.name
+    columns = _columns_of(state, name) if statement.kind is None else None
+    if columns is None and statement.kind != "function" and name in state.stream_types:
+        columns = [{"column": f.name, "type": str(f.type), "kind": "field"} for f in state.stream_types[name].fields]
+    if columns is None and statement.kind != "stream_type" and name in state.functions:
+        function = state.functions[name]
+        columns = [{"column": p.name, "type": str(p.type), "kind": "parameter"} for p in function.parameters]
+        columns.append({"column": None, "type": str(function.returns), "kind": "result"})
+    if columns is not None:
+        return rows_of(columns, ("column", "type", "kind"))
+    if statement.kind is not None:
+        known: Collection[str] = state.functions if statement.kind == "function" else state.stream_types
+        raise error(f"{statement.kind}_not_found", **{statement.kind: name}, hint=suggest(name, known))
+    raise error("table_not_found", table=name, hint=suggest(name, [*state.tables, *state.queries]))
+
+
+def _columns_of(state: CatalogState, name: str) -> list[dict[str, str | None]] | None:
+    """The columns of a table, a standing query, a rollup or a system table; None where there is none of that name."""
+    table, query = state.tables.get(name), state.queries.get(name)
     if table is not None:
-        rows = [
-            {
-                "column": c.name,
-                "type": str(c.type),
-                "kind": "key" if c.name in table.key else c.origin,
-            }
+        return [
+            {"column": c.name, "type": str(c.type), "kind": "key" if c.name in table.key else c.origin}
             for c in table.flat_columns()
         ]
-        return rows_of(rows, ("column", "type", "kind"))
     if query is not None:
         columns = plan_from_json(query.plan).columns
-        return rows_of(
-            [{"column": n, "type": str(t), "kind": "output"} for n, t in columns], ("column", "type", "kind")
-        )
-    if statement.name in state.rollups:
-        keeps = expect(AggregatePlan, plan_from_json(state.rollups[statement.name].plan))
-        rows = [{"column": o.name, "type": str(o.type), "kind": "rolled up"} for o in keeps.outputs]
-        return rows_of(rows, ("column", "type", "kind"))
-    if statement.name in SYSTEM_TABLES:
-        fields = SYSTEM_TABLES[statement.name]
-        rows = [{"column": f.name, "type": str(f.type), "kind": "system"} for f in fields]
-        return rows_of(rows, ("column", "type", "kind"))
-    raise error("table_not_found", table=statement.name, hint=suggest(statement.name, [*state.tables, *state.queries]))
+        return [{"column": n, "type": str(t), "kind": "output"} for n, t in columns]
+    if name in state.rollups:
+        keeps = expect(AggregatePlan, plan_from_json(state.rollups[name].plan))
+        return [{"column": o.name, "type": str(o.type), "kind": "rolled up"} for o in keeps.outputs]
+    if name in SYSTEM_TABLES:
+        return [{"column": f.name, "type": str(f.type), "kind": "system"} for f in SYSTEM_TABLES[name]]
+    return None

@@ -29,6 +29,7 @@ from penstock.operators.sparksql.join_rows import (
     rests_on_joins,
 )
 from penstock.operators.sparksql.moments import moment_of
+from penstock.operators.sparksql.query_inputs import QueryInputs, inputs_of
 from penstock.operators.sparksql.replan import with_text
 from penstock.pipeline.input_files import InputFiles
 from penstock.pipeline.spark_sql import Moment, SparkRunner
@@ -62,8 +63,7 @@ class Evaluator:
         self._spent = spent
         self._commits = standing.commits
         self._place = standing.folder.tmp / "handed"
-        self._inputs: dict[int, tuple[object, object]] = {}
-        self._looked: dict[int, int] = {}  # the last cycle with new data when the inputs were checked
+        self._inputs: dict[int, QueryInputs] = {}  # of the last evaluation
         self._found: dict[int, int] = {}  # the cycle that the last evaluation stands for
         self._put: dict[int, int] = {}  # the same, of the last one that was put into the queue of the commit records
         self._rows: dict[int, dict[str, FetchedRows]] = {}  # of joins, for the last evaluation
@@ -113,7 +113,7 @@ class Evaluator:
         if staleness > STALENESS_MAX_S:
             raise error(
                 "over_budget",
-                detail=f"with this query, answers outside the shared pass would be {staleness:.0f} s old",
+                detail=f"with this query, answers by Spark SQL would be {staleness:.0f} s old",
                 hint="drop others of its kind, or raise spark_query_budget",
             )
 
@@ -137,42 +137,26 @@ class Evaluator:
         with self._standing.locked() as store:
             if store.offset is None:
                 return []
-            mark = self._standing.feed.last()
+            last = self._standing.feed.last()
+            recent = [last, *self._standing.feed.before(last)] if last is not None else []
             for query_id, plan in store.spark_plans.items():
                 definition = store.state.queries_by_id[query_id]
                 if definition.paused or not evaluated_by_spark(plan):
                     continue
                 if self._gave_up(query_id, store.state.query_positions[query_id]):
                     continue
-                below = joins_below(plan, store.state, definition.name)
-                if not self._joins_answer(set(below.values()), store):
+                joins = joins_below(plan, store.state, definition.name).values()
+                if not self._joins_answer(joins, store):
                     continue
-                moment = moment_of(plan, store, definition.start_us)
-                tables = {t: store.offset.data.get(store.state.tables[t].id, 0) for t in definition.reads_tables}
-                marks: tuple[object, ...] = (sorted(tables.items()), store.state.query_positions[query_id])
-                times: tuple[object, ...] = (sorted(moment.ranges.items()),)
-                if any(r.kind in ("ordinary", "static", "system") for r in plan.relations):
-                    marks = (*marks, store.offset.journal)
-                if any(r.kind in ("system", "state") for r in plan.relations):
-                    marks = (*marks, store.moved)
-                if any(r.kind == "query" for r in plan.relations) and store.start is not None:
-                    # It reads another query's rows of a cycle ago, so it is due once more after its inputs rest.
-                    marks = (*marks, sorted(store.start.data.items()))
-                if below and mark is not None:
-                    # The rows of another query's join are read as of the cycle before.
-                    recent = [mark, *self._standing.feed.before(mark)]
-                    joins = [m.joins.get(store.state.queries[q].id) for m in recent for q in below.values()]
-                    marks = (*marks, [j and (j.generation, j.count) for j in joins])
-                    times = (*times, [j and j.now_us for j in joins])
+                ranges = moment_of(plan, store, definition.start_us).ranges
+                inputs = inputs_of(plan, definition, store, ranges, joins, recent)
                 known = self._inputs.get(query_id)
-                if known == (marks, times):
+                if inputs == known:
                     self._confirm(query_id, store)
-                elif known is None or known[0] != marks or self._looked.get(query_id) != store.moved:
-                    # That time has passed counts only with a cycle that brought more than evaluations.
-                    self._inputs[query_id], self._looked[query_id] = (marks, times), store.moved
+                elif inputs.is_due_after(known):
+                    self._inputs[query_id] = inputs
                     due.append(query_id)
-            found = self._looked, self._found, self._put
-            for kept in (self._inputs, *found, self._rows, self._journals, self._timeouts):
+            for kept in (self._inputs, self._found, self._put, self._rows, self._journals, self._timeouts):
                 for gone in [q for q in kept if q not in store.spark_plans]:
                     kept.pop(gone, None)
         return due

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from sqlglot.tokenizer_core import Token
 
 from penstock.errors import error, suggest
@@ -96,14 +98,19 @@ def cancel_statement(parser: PenstockParser) -> CancelStatement:
 
 
 def describe(parser: PenstockParser) -> Describe:
-    for word in ("TABLE", "QUERY", "FUNCTION", "ROLLUP"):
-        parser.take(word)
-    parser.take("STREAM", "TYPE")
+    kind: Literal["function", "stream_type"] | None = None
+    if parser.take("FUNCTION"):
+        kind = "function"
+    elif parser.take("STREAM", "TYPE"):
+        kind = "stream_type"
+    else:
+        for word in ("TABLE", "QUERY", "ROLLUP"):
+            parser.take(word)
     name, at = parser.name("a name")
     while parser.take("."):
         part, _ = parser.name("a name")
         name = f"{name}.{part}"
-    return Describe(name, name_at=at)
+    return Describe(name, kind, name_at=at)
 
 
 def explain(parser: PenstockParser) -> Explain:
