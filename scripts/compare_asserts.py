@@ -1,7 +1,7 @@
 """Compare the checks of the tests in two commits: `python scripts/compare_asserts.py BEFORE AFTER`.
 
 A check is an `assert`, a `pytest.raises`, a call of a helper named check, expect or assert, or an expected line of a
-golden script. Files and tests may move: checks are compared by their normalised text, wherever they stand. What is
+golden or behaviour script. Files and tests may move: checks are compared by their normalised text, wherever they stand. What is
 missing is paired, within the test of the same name, with a new check of the same shape (only names differ) or of similar
 text (reworded). What remains is gone and needs an explanation.
 """
@@ -35,7 +35,7 @@ def files_of(commit: str) -> Iterator[tuple[str, str]]:
     listed = subprocess.run(
         ["git", "ls-tree", "-r", "--name-only", commit, "tests"], check=True, capture_output=True, text=True
     ).stdout.splitlines()
-    wanted = [name for name in listed if name.endswith((".py", ".sql"))]
+    wanted = [name for name in listed if name.endswith((".py", ".sql", ".txt"))]
     asked = "".join(f"{commit}:{name}\n" for name in wanted).encode()
     given = subprocess.run(["git", "cat-file", "--batch"], input=asked, check=True, capture_output=True).stdout
     for name in wanted:

@@ -41,12 +41,13 @@ LONG = (
     "tests/statements/",
     "tests/views/",
 )
-# What `make test-fast` leaves out: a JVM, a browser, processes that are killed, servers in a process of their own, and
-# stories that take many seconds.
+# What `make test-fast` leaves out: a JVM, a browser, processes that are killed, servers in a process of their own, stories
+# that take many seconds, and code that only benchmarks run.
 NOT_FAST = (
     *WITH_SPARK,
     *STORIES,
     "tests/bad_input/",
+    "tests/bench/",
     "tests/crash/",
     "tests/database/test_flipped_bytes.py",
     "tests/database/test_quarantine.py",
@@ -58,6 +59,7 @@ NOT_FAST = (
     "tests/operators/select/test_hold.py",
     "tests/oracle/",
     "tests/pipeline/test_kernel_warmup.py",
+    "tests/project/test_bench_",
     "tests/project/test_cameras_followed.py",
     "tests/security/test_bombs.py",
     "tests/security/test_functions.py",

@@ -180,7 +180,7 @@ class Runner:
 def test_what_no_kernel_keeps_is_evaluated_at_that_time_as_spark_sql(
     pipe: Pipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pipe.db, "wait_for_own_writes", lambda: None)
+    pipe.set_intervals(own_writes_s=0.0)
     runner = Runner()
     pipe.db.evaluator._runner = lambda: runner  # type: ignore[assignment,return-value]
     pipe.probes(VALID.format(""))

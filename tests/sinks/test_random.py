@@ -13,12 +13,13 @@ from penstock.clock import SECOND
 from penstock.sinks import follower
 from penstock.sinks.follower import Pace
 from tests.sinks.world import Receiver, eventually, hot_probes, kill, push, sink
+from tests.support.examples import seeds
 from tests.support.pipe import Pipe
 
 STEPS = 40
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", seeds(2))
 def test_whatever_happens_every_row_arrives_in_order(
     pipes: Callable[..., Pipe], receiver: Receiver, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

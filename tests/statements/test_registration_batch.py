@@ -103,7 +103,7 @@ def test_the_other_refusals_are_named_beside_the_first(pipe: Pipe) -> None:
 def test_a_query_may_read_one_that_stands_before_it_in_the_script(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
     pipe.probes()
     monkeypatch.setattr(pipe.db.evaluator, "admit", lambda *_: None)
-    monkeypatch.setattr(pipe.db, "wait_for_own_writes", lambda: None)
+    pipe.set_intervals(own_writes_s=0.0)
     pipe.db.execute(f"{script(2)} CREATE QUERY above AS SELECT count(*) FROM q1; CREATE QUERY last AS {HOT.format(9)}")
     assert names(pipe) == ["above", "last", "q0", "q1"]
 
@@ -224,7 +224,7 @@ def test_many_are_dropped_together_or_none(pipe: Pipe) -> None:
 def test_what_is_dropped_with_its_users_needs_no_cascade(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
     pipe.probes()
     monkeypatch.setattr(pipe.db.evaluator, "admit", lambda *_: None)
-    monkeypatch.setattr(pipe.db, "wait_for_own_writes", lambda: None)
+    pipe.set_intervals(own_writes_s=0.0)
     pipe.db.execute(f"{script(2)} CREATE QUERY above AS SELECT count(*) FROM q1")
     with pytest.raises(PenstockError, match='query "q1" is used by query "above"'):
         pipe.db.execute("DROP QUERY q0, q1")

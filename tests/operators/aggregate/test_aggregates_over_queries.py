@@ -15,6 +15,7 @@ from penstock.sql.parse import parse_script
 from penstock.sql.plan import AggregatePlan, plan_from_json
 from penstock.sql.planning.planner import plan_query
 from penstock.sql.statements import Select
+from tests.support.examples import seeds
 from tests.support.pipe import Pipe
 
 VALID = "WITH (time = 'valid', out_of_order = 'accept')"
@@ -45,7 +46,7 @@ def answers(rows: list[tuple[int, str, float]], now: int) -> dict[str, list[dict
     return {"per_place": per_place, "per_second": per_second}
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", seeds(2))
 def test_readers_see_each_row_of_the_query_a_cycle_later(seed: int, pipes: Callable[..., Pipe]) -> None:
     chance = random.Random(seed)
     pipe = pipes()

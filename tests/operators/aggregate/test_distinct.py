@@ -14,6 +14,7 @@ from penstock.sql.parse import parse_script
 from penstock.sql.plan import AggregatePlan, JoinAggregatePlan, SparkPlan, plan_from_json
 from penstock.sql.planning.planner import plan_query
 from penstock.sql.statements import Select
+from tests.support.examples import seeds
 from tests.support.pipe import Pipe
 
 Row = dict[str, Any]
@@ -76,7 +77,7 @@ def answer(pipe: Pipe, name: str, as_of: int | None = None) -> Answer:
     return sorted(found, key=repr)
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", seeds(2))
 def test_each_row_comes_once_whatever_comes_late_and_whoever_restarts(seed: int, pipes: Callable[..., Pipe]) -> None:
     chance = random.Random(seed)
     pipe = pipes(cycles_keep=6)

@@ -14,6 +14,7 @@ import pytest
 from penstock.clock import format_timestamp
 from penstock.errors import PenstockError
 from penstock.sql.plan import AggregatePlan, plan_from_json
+from tests.support.examples import seeds
 from tests.support.pipe import Pipe
 
 ASKED = (
@@ -51,7 +52,7 @@ def expected(inside: list[tuple[int, float]], now: int) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(3))
 def test_each_looks_at_its_own_part_of_the_window(seed: int, pipes: Callable[..., Pipe]) -> None:
     chance = random.Random(seed)
     pipe = pipes()

@@ -12,10 +12,11 @@ from penstock.operators.resample import answer, samples
 from tests.operators.resample.streams import ASKED, WINDOW, Row, World, at, heard, in_order
 from tests.spark.asking import ask, rows_of
 from tests.sql.test_resample import WAYS, Reading, rounded
+from tests.support.examples import seeds
 from tests.support.pipe import Pipe
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4))
 def test_it_says_what_brute_force_says_cycle_by_cycle(pipes: Callable[..., Pipe], seed: int) -> None:
     world = World(pipes, seed)
     world.push(0, 20, 5)
@@ -55,7 +56,7 @@ def test_it_says_what_brute_force_says_cycle_by_cycle(pipes: Callable[..., Pipe]
     assert +kept == before and min(kept.values()) >= 0, seed
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", seeds(2))
 def test_whoever_asks_each_cycle_hears_the_same_as_who_asks_once(pipes: Callable[..., Pipe], seed: int) -> None:
     """Each cycle moves on from the answer before; a question that is asked once reads everything."""
     world = World(pipes, seed)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections import Counter
 from typing import Any
 
@@ -19,6 +18,7 @@ from penstock.operators.aggregate.partials.cell_sums import CellRange, CombinedC
 from penstock.operators.aggregate.partials.cells import Cells
 from penstock.operators.aggregate.partials.slices import slice_rows
 from penstock.types import BIGINT, DOUBLE, TEXT, Field, Type
+from tests.support.examples import seeds
 
 SECOND = 1_000_000
 TOP = Type("ARRAY", element=Type("STRUCT", fields=(Field("item", TEXT), Field("count", BIGINT))))
@@ -150,7 +150,7 @@ class World:
 
 
 @pytest.mark.parametrize("kind", CASES)
-@pytest.mark.parametrize("seed", range(4 if os.environ.get("PENSTOCK_SOAK") else 2))
+@pytest.mark.parametrize("seed", seeds(2, soak=4))
 def test_every_answer_is_within_its_bound_and_its_promise(
     kind: str, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pytest
 
 from penstock.clock import SECOND
 from tests.support.asked_answers import World
+from tests.support.examples import seeds
 from tests.support.join_life import PAIRS, Life
 from tests.support.pipe import Pipe
 
@@ -22,7 +22,7 @@ WINDOWS = (
 
 
 # The first two run every line of our code that any of six runs.
-@pytest.mark.parametrize("seed", range(6 if os.environ.get("PENSTOCK_SOAK") else 2))
+@pytest.mark.parametrize("seed", seeds(2, soak=6))
 @pytest.mark.parametrize(
     "own",
     [

@@ -13,6 +13,7 @@ from penstock.operators.aggregate.trees import tree as tree_module
 from penstock.operators.aggregate.trees.folds import FANOUT
 from penstock.operators.aggregate.trees.totals import Kind, Totals
 from penstock.operators.aggregate.trees.tree import AggregateTree
+from tests.support.examples import seeds
 
 Row = tuple[int, int, Any]
 
@@ -53,7 +54,7 @@ def any_value(rng: np.random.Generator, kind: Kind, odd: float) -> Any:
 
 
 @pytest.mark.parametrize("kind", ["integer", "double"])
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(12))
 def test_any_period_is_what_its_rows_are_while_rows_come_late_and_go(
     seed: int, kind: Kind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
