@@ -20,7 +20,7 @@ from penstock.security.secrets import Cost
 from penstock.security.users import Users
 from penstock.streams.ingest.input_counts import InputCounts
 from penstock.streams.ingest.line_points import LineReport
-from penstock.streams.ingest.receipt import IngestReceipt, ReadingRefusal
+from penstock.streams.ingest.readings import IngestReceipt, ReadingRefusal
 from penstock.views.results import Event, Health, Result
 
 ANSWER = pa.table({"location": ["north gate", "pier"], "ppm": [37.5, 41.0]})

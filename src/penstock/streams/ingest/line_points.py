@@ -18,7 +18,7 @@ from penstock.catalog.model import TIME_COLUMN, Table
 from penstock.errors import PenstockError, error, suggest
 from penstock.streams.ingest.input_counts import InputCounts
 from penstock.streams.ingest.line_protocol import FieldValue, Point, line_pieces, parse_lines
-from penstock.streams.ingest.receipt import IngestReceipt
+from penstock.streams.ingest.readings import IngestReceipt
 from penstock.streams.ingest.values import parse_text
 from penstock.types import Type
 
