@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from penstock.answers.subscription import Subscription
 from penstock.cycle.folder import DataFolder
 from penstock.errors import error
+from penstock.sinks.base import Place
 from penstock.sinks.follower import DeliveryLimits
-from penstock.sinks.runner import SinkEnvironment, SinkRunner
+from penstock.sinks.runner import SinkRunner
 from penstock.views.results import Event
 
 if TYPE_CHECKING:
@@ -41,9 +42,10 @@ def sink_runner(database: Database) -> SinkRunner:
     folder: DataFolder = database.folder
     settings = database.settings
     files = folder.outbox if not settings.sink_files else folder.root / settings.sink_files
+    folder_id = folder.read_id()
     return SinkRunner(
         SinkQueries(database),
         folder.sinks,
-        SinkEnvironment(folder.read_id(), files, database.clock, database.address_rules),
+        lambda sink: Place(sink, folder_id, files, database.clock, database.address_rules),
         DeliveryLimits(max(2, settings.cycles_keep), settings.sink_backlog_mb << 20),
     )

@@ -10,7 +10,7 @@ from starlette.requests import Request
 
 from penstock.cancellation import Cancellation
 from penstock.console.formats import duration, number
-from penstock.console.layout import RESPONSE_S, frame, go_to
+from penstock.console.layout import frame, go_to
 from penstock.console.page_context import console
 from penstock.console.pages import welcome
 from penstock.console.widgets.answer_view import AnswerView, as_csv, as_parquet
@@ -20,10 +20,6 @@ from penstock.errors import PenstockError, error
 from penstock.views.results import Result
 
 _EXAMPLES = {"create": welcome.CREATE, "keep": welcome.KEEP}
-
-
-def register() -> None:
-    ui.page("/ask", response_timeout=RESPONSE_S)(show)
 
 
 async def show(request: Request, sql: str = "", example: str = "") -> None:

@@ -12,8 +12,8 @@ from starlette.requests import Request
 
 from penstock import __version__
 from penstock.console.formats import age, cell, number
-from penstock.console.layout import RESPONSE_S, frame, go_to, href, path_to, refresh_every
-from penstock.console.page_context import attempt, console, quoted
+from penstock.console.layout import frame, go_to, href, path_to, refresh_every
+from penstock.console.page_context import attempt, console
 from penstock.console.sensor_facts import SENSORS_MAX, SensorFacts, TableFacts, place_columns
 from penstock.console.status_cache import ServerStatus
 from penstock.console.widgets.charts import redraw, timeline
@@ -22,12 +22,9 @@ from penstock.console.widgets.parts import Tile, card, empty, facts, sure_to_dro
 from penstock.console.widgets.sensor_dialog import SensorDialog
 from penstock.errors import PenstockError
 from penstock.server.http.decode import ARROW, CSV, JSON, NDJSON, PARQUET
+from penstock.server.routes.queries import quoted
 
 SHOWN_COLUMNS = 4
-
-
-def register() -> None:
-    ui.page("/sensors/{name:path}", response_timeout=RESPONSE_S)(show)
 
 
 async def show(request: Request, name: str, sensor: str = "") -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from nicegui import ui
 
 from penstock.console.layout import go_to
-from penstock.console.page_context import console, quoted
+from penstock.console.page_context import console
 from penstock.console.widgets.parts import code
 from penstock.errors import PenstockError, error
+from penstock.server.routes.queries import quoted
 
 TYPES = ["DOUBLE", "INT", "BIGINT", "TEXT", "BOOLEAN", "TIMESTAMP"]
 RETENTIONS = {"": "for ever", "1 HOUR": "1 hour", "1 DAY": "1 day", "7 DAYS": "7 days", "30 DAYS": "30 days"}

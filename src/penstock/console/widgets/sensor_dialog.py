@@ -9,10 +9,11 @@ from typing import Any
 from nicegui import ui
 
 from penstock.console.formats import NOTHING, age, cell, number
-from penstock.console.page_context import attempt, console, quoted
+from penstock.console.page_context import attempt, console
 from penstock.console.sensor_facts import SensorFacts
 from penstock.console.widgets.charts import redraw, timeline
 from penstock.console.widgets.parts import facts_html
+from penstock.server.routes.queries import quoted
 
 
 class SensorDialog:
