@@ -6,12 +6,13 @@ import hmac
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 
 from penstock.clock import Clock, WallClock
 from penstock.errors import error, suggest
 from penstock.security.account_file import AccountFile, Accounts, Stamp, Token, User
-from penstock.security.caller import Caller, Role, lower_of
+from penstock.security.caller import ROLES, Caller, Role
 from penstock.security.secrets import Cost, check_password, hash_password, new_token, token_digest, verify_password
 
 NAME_MAX_CHARS = 128
@@ -36,8 +37,6 @@ class Users:
         self._lock = threading.Lock()
         self._read: tuple[Stamp, Accounts] = (_UNREAD, Accounts())
         self._by_digest: tuple[Accounts, dict[str, Token]] = (self._read[1], {})
-        # What an unknown user's password is held against, so that it takes as long as a known one's.
-        self._decoy: str | None = None
 
     def trust(self, setting_token: str) -> None:
         """The token of the settings is an admin's; empty: there is none."""
@@ -72,7 +71,7 @@ class Users:
         """The user of that name and password. Slow, whether or not there is such a user."""
         user = self.accounts().users.get(name)
         if user is None or user.password is None:
-            verify_password(password, self._decoy_hash())
+            verify_password(password, self._decoy)
             return None
         return user if verify_password(password, user.password) else None
 
@@ -107,15 +106,15 @@ class Users:
             owner = self.accounts().users.get(token.owner)
             if owner is None:
                 return None
-            role = lower_of(role, owner.role)
+            role = min(role, owner.role, key=ROLES.index)
         return Caller(
             token.owner or token.name, role, token.owner, f"token {token.name}", None, f"token:{token.digest}"
         )
 
-    def _decoy_hash(self) -> str:
-        if self._decoy is None:
-            self._decoy = hash_password("nobody has this password", self._cost)
-        return self._decoy
+    @cached_property
+    def _decoy(self) -> str:
+        """What an unknown user's password is held against, so that it takes as long as a known one's."""
+        return hash_password("nobody has this password", self._cost)
 
     # -- changing
 

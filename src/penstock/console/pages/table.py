@@ -64,7 +64,7 @@ class _View:
                 search.classes("fit-content")
             self._list = listing(self._columns(), "name", clickable=True).classes("dots")
             search.bind_value_to(self._list, "filter")
-            self._list.on("rowClick", lambda e: self._clicked(e), [[], ["name"], None])
+            self._list.on("rowClick", lambda e: self.open(e.args[1]["name"]), [[], ["name"], None])
             self._none = empty("No sensors yet. Add one, or let the table discover them: WITH (discover = true).")
             self._many = empty(
                 f"More than {SENSORS_MAX:,} sensors: ask for them, SELECT * FROM penstock.sensors WHERE table_name = ..."
@@ -94,9 +94,6 @@ class _View:
             column("errors", right=True, wide=True, by=True),
             column("last", "last reading", right=True, wide=True, by=True),
         ]
-
-    def _clicked(self, event: events.GenericEventArguments) -> None:
-        self.open(event.args[1]["name"])
 
     def open(self, name: str) -> None:
         if name in self._sensors:

@@ -56,7 +56,9 @@ class AccessGuard:
         address = client[0] if client else None
         try:
             caller = self._identify(scope, headers, address)
-            self._check_rate(client_name(caller))
+            wait_s = self._rates.take(client_name(caller))
+            if wait_s > 0:
+                raise _too_often(wait_s)
         except PenstockError as problem:
             await self._refuse(problem, scope, headers, address)(scope, receive, send)
             return
@@ -114,11 +116,6 @@ class AccessGuard:
         if not ours and (changes or origin is not None):
             raise error("forbidden", detail="a session's cookie only counts on the server's own pages")
         return caller
-
-    def _check_rate(self, client: str) -> None:
-        wait_s = self._rates.take(client)
-        if wait_s > 0:
-            raise _too_often(wait_s)
 
 
 def rates_of(settings: Settings) -> RateLimits:
