@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 import threading
 import time
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
@@ -61,12 +64,19 @@ class FakeSubscription:
         self.closed = True
 
 
+def clean_up(audit: Audit, folder: Path) -> None:
+    audit.close()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
 class FakeDatabase:
     """Tables "sensors" (sensor_id, ppm); a query answers ANSWER; `commit` pushes an event."""
 
     def __init__(self) -> None:
-        self.users = Users(cost=Cost(1, 1, 1))
-        self.audit = Audit()
+        folder = Path(tempfile.mkdtemp(prefix="penstock-fake-"))
+        self.users = Users(folder, cost=Cost(1, 1, 1))
+        self.audit = Audit(folder)
+        weakref.finalize(self, clean_up, self.audit, folder)
         self.ways_in = {way: InputCounts() for way in (*WAYS_IN, LINES)}
         self.changed = threading.Condition()
         self.started = False

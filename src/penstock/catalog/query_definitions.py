@@ -37,18 +37,6 @@ class NewQuery:
 
 
 class QueryDefinitions(CatalogWriter):
-    def create_query(
-        self,
-        name: str,
-        sql: str,
-        plan: dict[str, object],
-        reads_tables: tuple[str, ...],
-        reads_queries: tuple[str, ...] = (),
-        start_us: int | None = None,
-    ) -> QueryDefinition:
-        new = NewQuery(name, sql, plan, reads_tables, reads_queries, start_us=start_us)
-        return self.create_queries([new])[0]
-
     def create_queries(self, queries: Sequence[NewQuery], planned: CatalogState | None = None) -> list[QueryDefinition]:
         """All of them with one sync, or none. `planned`: the catalog that they were planned with, if not this one."""
         with self._lock:

@@ -27,10 +27,9 @@ class Users:
     """One data folder's users and tokens, and the token of the settings. Thread-safe."""
 
     def __init__(
-        self, data: Path | None = None, setting_token: str = "", clock: Clock | None = None, cost: Cost | None = None
+        self, data: Path, setting_token: str = "", clock: Clock | None = None, cost: Cost | None = None
     ) -> None:
-        """Without a folder they live in memory, for tests."""
-        self._file = AccountFile(data) if data is not None else None
+        self._file = AccountFile(data)
         self.trust(setting_token)
         self.clock = clock or WallClock()
         self._cost = cost or Cost()
@@ -46,8 +45,8 @@ class Users:
 
     def accounts(self) -> Accounts:
         """As they are now; read again if the file is another one."""
-        stamp = self._file.stamp() if self._file is not None else self._read[0]
-        if self._file is not None and stamp != self._read[0]:
+        stamp = self._file.stamp()
+        if stamp != self._read[0]:
             self._read = (stamp, self._file.read())
         return self._read[1]
 
@@ -186,16 +185,12 @@ class Users:
         return hash_password(password, self._cost)
 
     def _change(self, change: Callable[[Accounts], Accounts]) -> None:
-        with self._lock:
-            if self._file is None:
-                self._read = (None, self._checked(change(self._read[1])))
-                return
-            with self._file.locked():
-                before = self._file.read()
-                after = self._checked(change(before))
-                if after is not before:
-                    self._file.write(after)
-                self._read = (self._file.stamp(), after)
+        with self._lock, self._file.locked():
+            before = self._file.read()
+            after = self._checked(change(before))
+            if after is not before:
+                self._file.write(after)
+            self._read = (self._file.stamp(), after)
 
     def _checked(self, after: Accounts) -> Accounts:
         """Refuse a change after which no caller could change users any more."""
