@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pa_parquet
 import typer
 
+from penstock.cli.load import FileFormat, format_of
 from penstock.cli.output import json_line, print_csv
 from penstock.cli.server_address import Token, Url, connected, progress
-from penstock.cli.sources import FileFormat, format_of
 
 
 def export(

@@ -28,10 +28,9 @@ from penstock.cycle.folder import DataFolder
 from penstock.cycle.lag import LAG_MAX
 from penstock.cycle.offset import Offset, offset_from_json
 from penstock.errors import error
-from penstock.pipeline.jobs import CYCLE_POOL, cycle_workers, history_workers, in_pool
+from penstock.pipeline.jobs import CYCLE_POOL, cycle_workers, history_workers, in_pool, warm_workers
 from penstock.pipeline.session import start_session
 from penstock.pipeline.source import HistorySource, PenstockSource
-from penstock.pipeline.worker_warmup import warm_workers
 from penstock.services import Service
 from penstock.settings import Settings
 

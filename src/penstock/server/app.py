@@ -17,7 +17,7 @@ from penstock.server.http.listener import check_proxies, check_token
 from penstock.server.http.middleware import HEADER, SecurityHeaders, TraceRequests
 from penstock.server.http.sessions import Sessions
 from penstock.server.http.thread_pools import Workers
-from penstock.server.openapi import document
+from penstock.server.models import document
 from penstock.server.routes import (
     events,
     front,

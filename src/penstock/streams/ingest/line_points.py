@@ -156,11 +156,8 @@ class _Layout:
         self._keeps_times = table.options.time == "valid"
         self._static = {column.name: column.type for column in table.columns}
         self._settable = set(self._static if table.options.discover else table.key)
-        taken = {*self._static, TIME_COLUMN}
-        self._fields: dict[str, tuple[str, Type]] = {
-            f.name: (f.name if f.name not in taken else f"{table.stream.name}.{f.name}", f.type)
-            for f in table.stream.fields
-        }
+        spelled = table.field_names()
+        self._fields: dict[str, tuple[str, Type]] = {f.name: (spelled[f.name], f.type) for f in table.stream.fields}
         self._empty: dict[str, Any] = {spelled: None for spelled, _ in self._fields.values()}
         self.ignored: Counter[str] = Counter()
 
