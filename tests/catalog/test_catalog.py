@@ -14,11 +14,11 @@ from tests.catalog.bench import READING, STATIC, CatalogBench, everything, refus
 
 def test_a_name_belongs_to_one_table_or_query(bench: CatalogBench) -> None:
     bench.make_sensors("a")
-    bench.catalog.create_query("q", "", {}, ("a",))
+    bench.catalog.create_queries([NewQuery("q", "", {}, ("a",))])
     refused("already_exists", bench.make_sensors, "a")
     refused("already_exists", bench.make_sensors, "q")
-    refused("already_exists", bench.catalog.create_query, "a", "", {}, ("a",))
-    refused("already_exists", bench.catalog.create_query, "q", "", {}, ("a",))
+    refused("already_exists", bench.catalog.create_queries, [NewQuery("a", "", {}, ("a",))])
+    refused("already_exists", bench.catalog.create_queries, [NewQuery("q", "", {}, ("a",))])
     assert bench.state.position == 2
 
 
@@ -38,8 +38,8 @@ def make_chain(bench: CatalogBench) -> None:
     bench.make_sensors("other")
     bench.catalog.create_function(Function("f", (Field("x", DOUBLE),), DOUBLE, "return x"))
     bench.catalog.create_queries([NewQuery("hot", "", {}, ("sensors",), reads_functions=("f",))])
-    bench.catalog.create_query("hotter", "", {}, ("other", "sensors"), ("hot",))
-    bench.catalog.create_query("hottest", "", {}, (), ("hotter", "hot"))
+    bench.catalog.create_queries([NewQuery("hotter", "", {}, ("other", "sensors"), ("hot",))])
+    bench.catalog.create_queries([NewQuery("hottest", "", {}, (), ("hotter", "hot"))])
 
 
 def test_what_is_used_is_not_dropped_and_the_users_are_named(bench: CatalogBench) -> None:
@@ -122,7 +122,7 @@ def test_many_queries_come_together_or_not_at_all(bench: CatalogBench) -> None:
 
 def test_a_change_of_a_query_keeps_its_id_and_says_when(bench: CatalogBench) -> None:
     bench.make_sensors()
-    made = bench.catalog.create_query("q", "old", {"n": 1}, ("sensors",), start_us=7)
+    made = bench.catalog.create_queries([NewQuery("q", "old", {"n": 1}, ("sensors",), start_us=7)])[0]
     changed = bench.catalog.change_query("q", sql="new", plan={"n": 2})
     assert (changed.id, changed.sql, changed.plan, changed.start_us) == (made.id, "new", {"n": 2}, 7)
     assert bench.state.query_positions[made.id] == (2, 3)
@@ -134,7 +134,7 @@ def test_a_change_of_a_query_keeps_its_id_and_says_when(bench: CatalogBench) -> 
 def test_ids_are_never_given_again_whatever_was_dropped(bench: CatalogBench) -> None:
     for round_ in range(1, 4):
         table = bench.make_sensors()
-        query = bench.catalog.create_query("q", "", {}, ("sensors",))
+        query = bench.catalog.create_queries([NewQuery("q", "", {}, ("sensors",))])[0]
         assert (table.id, query.id) == (round_, round_)
         bench.catalog.drop("table", "sensors", cascade=True)
         bench.reopen()

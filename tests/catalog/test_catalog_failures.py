@@ -20,7 +20,7 @@ from tests.catalog.bench import READING, CatalogBench, everything, refused
 def test_entries_before_one_that_nobody_understands_are_taken_in_once(bench: CatalogBench) -> None:
     bench.make_sensors()
     bench.catalog.insert_rows("sensors", [(1, "a", None), (2, "b", None)])
-    bench.catalog.create_query("q", "", {}, ("sensors",))
+    bench.catalog.create_queries([NewQuery("q", "", {}, ("sensors",))])
     entries = journal.JournalReader(bench.folder).read()
     strange = Entry(len(entries) + 1, "create_moon", entries[-1].heads, entries[-1].at_us, {})
     state = CatalogState()
@@ -78,7 +78,7 @@ def test_an_entry_of_a_newer_version_is_refused_with_everything_beside_it(tmp_pa
 def test_a_plan_that_its_maker_changes_later_stays_as_it_was_journalled(bench: CatalogBench) -> None:
     bench.make_sensors()
     plan: dict[str, object] = {"n": 1}
-    bench.catalog.create_query("q", "", plan, ("sensors",))
+    bench.catalog.create_queries([NewQuery("q", "", plan, ("sensors",))])
     plan["n"] = 2
     assert bench.state.queries["q"].plan == {"n": 1}
 
@@ -103,7 +103,7 @@ def test_readers_go_through_definitions_while_others_come_and_go(bench: CatalogB
         reader.start()
     for number in range(40):
         bench.heads[1] = number
-        bench.catalog.create_query(f"q{number}", "", {}, ("sensors",))
+        bench.catalog.create_queries([NewQuery(f"q{number}", "", {}, ("sensors",))])
         if number % 3 == 0:
             bench.catalog.drop("query", f"q{number}")
     done.set()

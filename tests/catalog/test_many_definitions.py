@@ -6,6 +6,7 @@ import time
 
 import pyarrow as pa
 
+from penstock.catalog.query_definitions import NewQuery
 from tests.catalog.bench import CatalogBench
 
 
@@ -24,7 +25,9 @@ def test_a_thousand_queries_come_one_by_one_in_seconds(bench: CatalogBench) -> N
     plan: dict[str, object] = {"outputs": [["ppm", "DOUBLE", {"column": "ppm"}]] * 10}
     began = time.process_time()
     for number in range(1_000):
-        bench.catalog.create_query(f"q{number}", "SELECT s.reading.ppm FROM sensors s", plan, ("sensors",))
+        bench.catalog.create_queries(
+            [NewQuery(f"q{number}", "SELECT s.reading.ppm FROM sensors s", plan, ("sensors",))]
+        )
     # Of our own time: how long a thousand syncs take is the disk's affair.
     assert time.process_time() - began < 15, "one by one must not mean all again for each"
 

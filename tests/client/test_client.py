@@ -16,7 +16,7 @@ import pytest
 import penstock
 from penstock.client import Connection
 from penstock.errors import PenstockError
-from penstock.streams.ingest.receipt import IngestReceipt
+from penstock.streams.ingest.readings import IngestReceipt
 from tests.server.fake import FakeDatabase
 from tests.server.live import Live, serving
 

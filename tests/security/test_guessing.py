@@ -35,7 +35,7 @@ def now() -> Now:
 @pytest.fixture
 def server(now: Now) -> Iterator[Http]:
     http = Http(FakeDatabase(), Settings(token=TOKEN))
-    http.app.state.context.guesses.now = now
+    http.app.state.context.sessions.guesses.now = now
     yield http
     http.close()
 
@@ -90,9 +90,9 @@ def test_a_network_of_ipv6_addresses_counts_as_one_guesser() -> None:
 
 def test_a_stranger_cannot_lock_a_user_out(world: World, now: Now) -> None:
     context = world.http.app.state.context
-    context.guesses.now = now
+    context.sessions.guesses.now = now
     stranger = Http(world.db, world.http.app.state.context.settings, peer="127.0.0.9")  # type: ignore[arg-type]
-    stranger.app.state.context.sessions._guesses = context.guesses
+    stranger.app.state.context.sessions._guesses = context.sessions.guesses
     answers = [
         stranger.post("/v1/session", json={"user": "ada", "password": "wrong password"}).status_code for _ in range(30)
     ]
@@ -102,13 +102,13 @@ def test_a_stranger_cannot_lock_a_user_out(world: World, now: Now) -> None:
 
 
 def test_one_address_cannot_try_one_password_on_every_user(world: World, now: Now) -> None:
-    world.http.app.state.context.guesses.now = now
+    world.http.app.state.context.sessions.guesses.now = now
     answers = [sign_in(world, f"user{n}", "password1")[0].status_code for n in range(60)]
     assert answers[0] == 401 and answers[-1] == 429
 
 
 def test_a_wait_says_how_long_it_is(world: World, now: Now) -> None:
-    world.http.app.state.context.guesses.now = now
+    world.http.app.state.context.sessions.guesses.now = now
     for _ in range(FREE_GUESSES):
         assert sign_in(world, password="wrong password")[0].status_code == 401
     answer, _ = sign_in(world)

@@ -105,7 +105,7 @@ def _guesser(settings: Settings, headers: dict[str, str]) -> str | None:
     with serving(database, settings) as live:
         context = live.app.state.context
         httpx.get(f"{live.url}/v1/tables", headers={"Authorization": f"Bearer {'w' * 40}", **headers}, timeout=60)
-        keys = context.guesses.keys()
+        keys = context.sessions.guesses.keys()
     return keys[0] if keys else None
 
 

@@ -55,7 +55,7 @@ def test_a_wrong_password_is_refused_the_same_way_for_known_and_unknown_users(wo
 
 
 def test_too_many_attempts_are_refused_even_with_the_right_password(world: World) -> None:
-    world.http.app.state.context.guesses.now = lambda: 0.0  # no second passes, however slow the machine
+    world.http.app.state.context.sessions.guesses.now = lambda: 0.0  # no second passes, however slow the machine
     for _ in range(FREE_GUESSES):
         assert sign_in(world, password="wrong password")[0].status_code == 401
     answer, _ = sign_in(world)

@@ -15,7 +15,7 @@ import pyarrow as pa
 from penstock.catalog.model import StreamColumn, Table, TableOptions
 from penstock.clock import Clock, WallClock
 from penstock.sensors.base import END, NO_VALUE, Deliver, PushSensor, Reading, Sensor, new_value
-from penstock.streams.ingest.receipt import IngestReceipt
+from penstock.streams.ingest.readings import IngestReceipt
 from penstock.streams.sources.manager import StreamManager
 from penstock.streams.sources.polling import PollLimits
 from penstock.streams.sources.sensor_lifecycle import ManagerLimits

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 import threading
 import time
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
@@ -21,7 +24,7 @@ from penstock.security.secrets import Cost
 from penstock.security.users import Users
 from penstock.streams.ingest.input_counts import InputCounts
 from penstock.streams.ingest.line_points import LineReport
-from penstock.streams.ingest.receipt import IngestReceipt, ReadingRefusal
+from penstock.streams.ingest.readings import IngestReceipt, ReadingRefusal
 from penstock.views.results import Event, Health, Result
 
 ANSWER = pa.table({"location": ["north gate", "pier"], "ppm": [37.5, 41.0]})
@@ -62,12 +65,19 @@ class FakeSubscription:
         self.closed = True
 
 
+def clean_up(audit: Audit, folder: Path) -> None:
+    audit.close()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
 class FakeDatabase:
     """Tables "sensors" (sensor_id, ppm); a query answers ANSWER; `commit` pushes an event."""
 
     def __init__(self) -> None:
-        self.users = Users(cost=Cost(1, 1, 1))
-        self.audit = Audit()
+        folder = Path(tempfile.mkdtemp(prefix="penstock-fake-"))
+        self.users = Users(folder, cost=Cost(1, 1, 1))
+        self.audit = Audit(folder)
+        weakref.finalize(self, clean_up, self.audit, folder)
         self.ways_in = {way: InputCounts() for way in (*WAYS_IN, LINES)}
         self.changed = threading.Condition()
         self.started = False

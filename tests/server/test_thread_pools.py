@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 
 from penstock.errors import PenstockError
 from penstock.server.http.budget import ByteBudget
 from penstock.server.http.thread_pools import Pool
+
+
+@asynccontextmanager
+async def holding(budget: ByteBudget, size: int) -> AsyncIterator[None]:
+    """So many bytes of the budget while the block runs."""
+    with budget.share() as share:
+        await share.take(size)
+        yield
 
 
 def test_a_full_pool_refuses_instead_of_queueing_for_ever() -> None:
@@ -46,7 +56,7 @@ def test_bodies_wait_for_room_in_the_order_they_came() -> None:
         order: list[str] = []
 
         async def send(name: str, size: int, until: asyncio.Event) -> None:
-            async with budget.hold(size):
+            async with holding(budget, size):
                 order.append(name)
                 await until.wait()
 
@@ -73,11 +83,11 @@ def test_bodies_wait_for_room_in_the_order_they_came() -> None:
 def test_who_waits_too_long_for_room_is_told_to_come_back() -> None:
     async def scenario() -> None:
         budget = ByteBudget(10, patience_s=0.01)
-        async with budget.hold(10):
+        async with holding(budget, 10):
             with pytest.raises(PenstockError, match="too many bytes"):
-                async with budget.hold(1):
+                async with holding(budget, 1):
                     pass
-        async with budget.hold(1_000):
+        async with holding(budget, 1_000):
             pass  # larger than the budget itself: alone, it may pass
 
     asyncio.run(scenario())

@@ -12,7 +12,7 @@ from penstock.catalog.model import Table
 from penstock.clock import ManualClock
 from penstock.settings import Settings
 from penstock.streams.ingest.ingest import Ingest
-from penstock.streams.ingest.receipt import IngestReceipt
+from penstock.streams.ingest.readings import IngestReceipt
 from penstock.streams.log.segment_rows import read_slice
 from penstock.streams.log.segments import list_segments, slices
 from penstock.streams.log.stream_log import StreamLog

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from penstock.catalog.definition_json import sink_to_json
+from penstock.catalog.definition_json import to_json
 from penstock.catalog.model import QueryDefinition, Sink, Table
 from penstock.catalog.query_definitions import QueryDefinitions
 from penstock.catalog.rollup_records import RollupDefinition, RollupState, RollupStep, closing_to_json, rollup_to_json
@@ -197,7 +197,7 @@ class Catalog(TableDefinitions, QueryDefinitions):
                 hint = "drop one, or raise sinks_max"
                 raise error("limit_reached", detail=f"there are {most} sinks already", hint=hint)
             sink = Sink(self.state.next_sink_id, name, query.name, kind, dict(options), owner=owner)
-            self._write("create_sink", sink_to_json(sink))
+            self._write("create_sink", to_json(sink))
             return sink
 
     def change_sink(self, name: str, paused: bool) -> Sink:
@@ -208,5 +208,5 @@ class Catalog(TableDefinitions, QueryDefinitions):
                 raise self._missing("sink", name, self.state.sinks)
             changed = replace(known, paused=paused)
             if changed != known:
-                self._write("change_sink", sink_to_json(changed))
+                self._write("change_sink", to_json(changed))
             return changed

@@ -1,8 +1,9 @@
-"""Definitions to JSON and back, for the journal."""
+"""Definitions to JSON and back, for the journal: the fields of a record by name, in the order of its class."""
 
 from __future__ import annotations
 
-from functools import lru_cache
+from dataclasses import astuple, fields, is_dataclass
+from functools import cache, lru_cache
 from typing import Any
 
 import orjson
@@ -18,103 +19,66 @@ from penstock.catalog.model import (
     Table,
     TableOptions,
 )
-from penstock.types import Field, parse_type
+from penstock.types import Field, Type, parse_type
 
 
-def fields_to_json(fields: tuple[Field, ...]) -> list[list[str]]:
-    return [[f.name, str(f.type), *(["NOT NULL"] if f.required else [])] for f in fields]
+def to_json(record: Any) -> dict[str, Any]:
+    """A definition as JSON. Records in a tuple are lists of their values, types are spelled as in SQL."""
+    return {name: _plain(getattr(record, name)) for name in _fields_of(record.__class__)}
+
+
+@cache
+def _fields_of(kind: Any) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Type):
+        return str(value)
+    if isinstance(value, Deduplicate):
+        return [list(value.fields), value.within_us]
+    if isinstance(value, tuple | list):
+        return [_listed(each) for each in value]
+    return to_json(value) if is_dataclass(value) else value
+
+
+def _listed(value: Any) -> Any:
+    if isinstance(value, Field):
+        return [value.name, str(value.type), *(["NOT NULL"] if value.required else [])]
+    return list(astuple(value)) if is_dataclass(value) and not isinstance(value, type) else value
+
+
+def known_of(kind: type, data: dict[str, Any]) -> dict[str, Any]:
+    """What the data says of the fields of a record: entries of older versions do not have them all."""
+    return {name: data[name] for name in _fields_of(kind) if name in data}
 
 
 def fields_from_json(data: list[list[str]]) -> tuple[Field, ...]:
     return tuple(Field(name, parse_type(type_), "NOT NULL" in more) for name, type_, *more in data)
 
 
-def stream_type_to_json(found: StreamType) -> dict[str, Any]:
-    return {
-        "name": found.name,
-        "fields": fields_to_json(found.fields),
-        "connector": found.connector,
-        "options": found.options,
-    }
-
-
 def stream_type_from_json(data: dict[str, Any]) -> StreamType:
-    return StreamType(data["name"], fields_from_json(data["fields"]), data["connector"], data["options"])
-
-
-def table_to_json(table: Table) -> dict[str, Any]:
-    stream, options = table.stream, table.options
-    dedupe = options.deduplicate
-    return {
-        "id": table.id,
-        "name": table.name,
-        "columns": fields_to_json(table.columns),
-        "key": list(table.key),
-        "stream": None
-        if stream is None
-        else {
-            "name": stream.name,
-            "fields": fields_to_json(stream.fields),
-            "stream_type": stream.stream_type,
-            "connector": stream.connector,
-            "options": stream.options,
-        },
-        "options": {
-            "time": options.time,
-            "out_of_order": options.out_of_order,
-            "retention_us": options.retention_us,
-            "idle_us": options.idle_us,
-            "max_ahead_us": options.max_ahead_us,
-            "always_on": options.always_on,
-            "discover": options.discover,
-            "deduplicate": None if dedupe is None else [list(dedupe.fields), dedupe.within_us],
-        },
-    }
+    return StreamType(**{**known_of(StreamType, data), "fields": fields_from_json(data["fields"])})
 
 
 def table_from_json(data: dict[str, Any]) -> Table:
-    stream, options = data["stream"], dict(data["options"])
-    dedupe = options.pop("deduplicate")
-    return Table(
-        id=data["id"],
-        name=data["name"],
-        columns=fields_from_json(data["columns"]),
-        key=tuple(data["key"]),
-        stream=None
-        if stream is None
-        else StreamColumn(
-            stream["name"],
-            fields_from_json(stream["fields"]),
-            stream["stream_type"],
-            stream["connector"],
-            stream["options"],
-        ),
-        options=TableOptions(
-            **options, deduplicate=None if dedupe is None else Deduplicate(tuple(dedupe[0]), dedupe[1])
-        ),
-    )
-
-
-def function_to_json(function: Function) -> dict[str, Any]:
-    return {
-        "name": function.name,
-        "parameters": fields_to_json(function.parameters),
-        "returns": str(function.returns),
-        "body": function.body,
-        "language": function.language,
-        "vectorised": function.vectorised,
-    }
+    stream, options = data["stream"], known_of(TableOptions, data["options"])
+    if stream is not None:
+        stream = StreamColumn(**{**known_of(StreamColumn, stream), "fields": fields_from_json(stream["fields"])})
+    if options["deduplicate"] is not None:
+        names, within_us = options["deduplicate"]
+        options["deduplicate"] = Deduplicate(tuple(names), within_us)
+    columns = fields_from_json(data["columns"])
+    return Table(data["id"], data["name"], columns, tuple(data["key"]), stream, TableOptions(**options))
 
 
 def function_from_json(data: dict[str, Any]) -> Function:
-    return Function(
-        data["name"],
-        fields_from_json(data["parameters"]),
-        parse_type(data["returns"]),
-        data["body"],
-        data["language"],
-        data["vectorised"],
-    )
+    types = {"parameters": fields_from_json(data["parameters"]), "returns": parse_type(data["returns"])}
+    return Function(**{**known_of(Function, data), **types})
+
+
+def sink_from_json(data: dict[str, Any]) -> Sink:
+    return Sink(**known_of(Sink, data))
 
 
 def plan_text(plan: dict[str, Any]) -> bytes:
@@ -124,21 +88,9 @@ def plan_text(plan: dict[str, Any]) -> bytes:
 
 def query_entry(query: QueryDefinition) -> dict[str, Any]:
     """The entry for a caller that writes it as text at once. The plan is text already."""
-    return {
-        "id": query.id,
-        "name": query.name,
-        "sql": query.sql,
-        "plan": orjson.Fragment(query.stored_plan),
-        "reads_tables": list(query.reads_tables),
-        "reads_queries": list(query.reads_queries),
-        "reads_functions": list(query.reads_functions),
-        "start_us": query.start_us,
-        "paused": query.paused,
-        "owner": query.owner,
-        "description": query.description,
-        "strategy": query.strategy,
-        "quarantined": query.quarantined,
-    }
+    entry = {name: getattr(query, name) for name in _fields_of(QueryDefinition)}
+    entry["plan"] = orjson.Fragment(entry.pop("stored_plan"))
+    return entry
 
 
 @lru_cache(maxsize=1024)
@@ -148,42 +100,10 @@ def _names(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def query_from_json(data: dict[str, Any]) -> QueryDefinition:
-    return QueryDefinition(
-        id=data["id"],
-        name=data["name"],
-        sql=data["sql"],
-        stored_plan=plan_text(data["plan"]),
-        reads_tables=_names(tuple(data["reads_tables"])),
-        reads_queries=_names(tuple(data["reads_queries"])),
-        reads_functions=_names(tuple(data["reads_functions"])),
-        start_us=data["start_us"],
-        paused=data["paused"],
-        # Entries of older versions do not have these.
-        owner=data.get("owner"),
-        description=data.get("description"),
-        strategy=data.get("strategy"),
-        quarantined=data.get("quarantined"),
-    )
+    reads = {name: _names(tuple(data[name])) for name in ("reads_tables", "reads_queries", "reads_functions")}
+    return QueryDefinition(**{**known_of(QueryDefinition, data), **reads, "stored_plan": plan_text(data["plan"])})
 
 
 def quarantined_by(entry: Entry) -> dict[int, str]:
     """The queries that an entry takes out of the cycles, with the reason for each."""
     return {int(query_id): reason for query_id, reason in entry.body["queries"].items()}
-
-
-def sink_to_json(sink: Sink) -> dict[str, Any]:
-    return {
-        "id": sink.id,
-        "name": sink.name,
-        "query": sink.query,
-        "kind": sink.kind,
-        "options": sink.options,
-        "paused": sink.paused,
-        "owner": sink.owner,
-    }
-
-
-def sink_from_json(data: dict[str, Any]) -> Sink:
-    return Sink(
-        data["id"], data["name"], data["query"], data["kind"], data["options"], data["paused"], data.get("owner")
-    )

@@ -85,16 +85,20 @@ class Table:
     stream: StreamColumn | None = None
     options: TableOptions = TableOptions()
 
+    def field_names(self) -> dict[str, str]:
+        """The stream's fields as queries and senders call them: one with the name of a static column is "stream.field"."""
+        if self.stream is None:
+            return {}
+        taken = {c.name for c in self.columns} | {TIME_COLUMN}
+        return {f.name: f.name if f.name not in taken else f"{self.stream.name}.{f.name}" for f in self.stream.fields}
+
     def flat_columns(self) -> tuple[FlatColumn, ...]:
         """Static columns, then the stream's fields, then ts."""
         static = tuple(FlatColumn(c.name, c.type, "static", c.name) for c in self.columns)
         if self.stream is None:
             return static
-        taken = {c.name for c in self.columns} | {TIME_COLUMN}
-        fields = tuple(
-            FlatColumn(f.name if f.name not in taken else f"{self.stream.name}.{f.name}", f.type, "stream", f.name)
-            for f in self.stream.fields
-        )
+        names = self.field_names()
+        fields = tuple(FlatColumn(names[f.name], f.type, "stream", f.name) for f in self.stream.fields)
         return (*static, *fields, FlatColumn(TIME_COLUMN, TIMESTAMP, "time", TIME_COLUMN))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import InitVar, dataclass, field, replace
+from dataclasses import InitVar, dataclass, field, fields, replace
 
 from penstock.catalog.definition_json import plan_text, query_entry
 from penstock.catalog.model import QueryDefinition, Table
@@ -33,34 +33,10 @@ class NewQuery:
 
     def numbered(self, query_id: int) -> QueryDefinition:
         """What the catalog keeps of it, under a number."""
-        return QueryDefinition(
-            id=query_id,
-            name=self.name,
-            sql=self.sql,
-            stored_plan=self.stored_plan,
-            reads_tables=self.reads_tables,
-            reads_queries=self.reads_queries,
-            reads_functions=self.reads_functions,
-            start_us=self.start_us,
-            owner=self.owner,
-            description=self.description,
-            strategy=self.strategy,
-        )
+        return QueryDefinition(id=query_id, **{each.name: getattr(self, each.name) for each in fields(self)})
 
 
 class QueryDefinitions(CatalogWriter):
-    def create_query(
-        self,
-        name: str,
-        sql: str,
-        plan: dict[str, object],
-        reads_tables: tuple[str, ...],
-        reads_queries: tuple[str, ...] = (),
-        start_us: int | None = None,
-    ) -> QueryDefinition:
-        new = NewQuery(name, sql, plan, reads_tables, reads_queries, start_us=start_us)
-        return self.create_queries([new])[0]
-
     def create_queries(self, queries: Sequence[NewQuery], planned: CatalogState | None = None) -> list[QueryDefinition]:
         """All of them with one sync, or none. `planned`: the catalog that they were planned with, if not this one."""
         with self._lock:

@@ -131,16 +131,6 @@ def closed(known: RollupState, body: dict[str, Any]) -> RollupState:
     )
 
 
-def rolled_up_to_json(known: RollupState) -> dict[str, Any]:
-    """What a rollup holds, for a snapshot of the catalog."""
-    return {
-        "position": known.position,
-        "files": [list(astuple(file)) for file in known.files],
-        "gone_us": known.gone_us,
-        "next_number": known.next_number,
-    }
-
-
 def rolled_up_from_json(data: dict[str, Any]) -> RollupState:
     files = tuple(RollupFile(*file) for file in data["files"])
     return RollupState(data["position"], files, data["gone_us"], data["next_number"])

@@ -13,16 +13,13 @@ from typing import Any
 
 from penstock.catalog.definition_json import (
     function_from_json,
-    function_to_json,
     quarantined_by,
     query_entry,
     query_from_json,
     sink_from_json,
-    sink_to_json,
     stream_type_from_json,
-    stream_type_to_json,
     table_from_json,
-    table_to_json,
+    to_json,
 )
 from penstock.catalog.definitions import CatalogDefinitions, DefinitionLookup
 from penstock.catalog.entry import Entry
@@ -35,7 +32,6 @@ from penstock.catalog.rollup_records import (
     RollupState,
     closed,
     rolled_up_from_json,
-    rolled_up_to_json,
     rollup_from_json,
     rollup_to_json,
 )
@@ -107,11 +103,7 @@ class CatalogState(DefinitionLookup):
 
     def restore(self, data: dict[str, Any]) -> None:
         """Make a state what a snapshot says, whatever it was before."""
-        draft = self._definitions.copy()
-        for kept in (draft.stream_types, draft.tables, draft.tables_by_id, draft.functions, draft.queries):
-            kept.clear()
-        for more in (draft.queries_by_id, draft.query_positions, draft.rollups, draft.sinks):
-            more.clear()
+        draft = CatalogDefinitions()
         for found in map(stream_type_from_json, data["stream_types"]):
             draft.stream_types[found.name] = found
         for table in map(table_from_json, data["tables"]):
@@ -362,17 +354,17 @@ def snapshot_of(state: CatalogState, chain: str) -> dict[str, Any]:
         "at_us": state.at_us,
         "chain": chain,
         "next": [state.next_table_id, state.next_query_id, state.next_rollup_id, state.next_sink_id],
-        "stream_types": [stream_type_to_json(found) for found in state.stream_types.values()],
-        "tables": [table_to_json(table) for table in state.tables.values()],
-        "functions": [function_to_json(function) for function in state.functions.values()],
+        "stream_types": [to_json(found) for found in state.stream_types.values()],
+        "tables": [to_json(table) for table in state.tables.values()],
+        "functions": [to_json(function) for function in state.functions.values()],
         "queries": [query_entry(query) for query in state.queries.values()],
         "query_positions": [[query, *positions] for query, positions in state.query_positions.items()],
         "rollups": [rollup_to_json(rollup) for rollup in state.rollups.values()],
-        "sinks": [sink_to_json(sink) for sink in state.sinks.values()],
+        "sinks": [to_json(sink) for sink in state.sinks.values()],
         "rows": {table_id: rows.to_json() for table_id, rows in state._rows.items()},
         "observed": state._observed.to_json(),
         "retained": state._retained,
-        "rolled_up": {rollup: rolled_up_to_json(known) for rollup, known in state._rolled_up.items()},
+        "rolled_up": {rollup: to_json(known) for rollup, known in state._rolled_up.items()},
         "heads": state._heads.to_json(),
     }
 

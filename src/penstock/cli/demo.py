@@ -116,7 +116,7 @@ class Watcher:
         self._figures_at = float("-inf")
 
     def start(self) -> None:
-        for query, take in ((ALARMS, self._take_alarms), (TRACKS, self._take_tracks)):
+        for query, take in ((ALARMS, self._take_alarms), (TRACKS, lambda change: self._tracks.add(change.rows))):
             # A daemon: it waits inside a request that ends with the server.
             threading.Thread(target=self._listen, args=(query, take), name=f"demo-{query}", daemon=True).start()
 
@@ -135,9 +135,6 @@ class Watcher:
         if change.rows and not first:  # the first event is the answer so far, not news
             newest_us = max(parse_timestamp(row["ts"]) for row in change.rows)
             self._delays_ms.append((now_us - newest_us) / 1000)
-
-    def _take_tracks(self, change: Change) -> None:
-        self._tracks.add(change.rows)
 
     def look(self) -> DemoStatus:
         """Ask for the answers and the server's figures."""

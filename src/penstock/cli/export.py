@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pa_parquet
 import typer
 
+from penstock.cli.load import FileFormat, format_of
 from penstock.cli.output import json_line, print_csv
 from penstock.cli.server_address import Token, Url, connected, progress
-from penstock.cli.sources import FileFormat, format_of
 
 
 def export(
@@ -55,10 +55,6 @@ def _write_ndjson(table: pa.Table, path: Path) -> None:
         stream.writelines(json_line(table.schema.names, row) + "\n" for row in _rows(table))
 
 
-def _write_parquet(table: pa.Table, path: Path) -> None:
-    pa_parquet.write_table(table, path)
-
-
 def _write_arrow(table: pa.Table, path: Path) -> None:
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
         writer.write_table(table)
@@ -67,6 +63,6 @@ def _write_arrow(table: pa.Table, path: Path) -> None:
 WRITERS: dict[FileFormat, Callable[[pa.Table, Path], None]] = {
     FileFormat.csv: _write_csv,
     FileFormat.ndjson: _write_ndjson,
-    FileFormat.parquet: _write_parquet,
+    FileFormat.parquet: pa_parquet.write_table,
     FileFormat.arrow: _write_arrow,
 }

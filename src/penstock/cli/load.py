@@ -1,17 +1,161 @@
-"""`penstock load`: a file of readings into a table."""
+"""`penstock load`: a file of readings (CSV, NDJSON, Parquet or Arrow) into a table, in batches."""
 
 from __future__ import annotations
 
+import sys
 import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import IO, Annotated, Any, TypeAlias
 
+import orjson
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pa_parquet
 import typer
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from penstock.cli.server_address import Token, Url, connected, progress
-from penstock.cli.sources import FileFormat, format_of, read_steps
 from penstock.client import Refusal
+from penstock.errors import error
+
+Chunk: TypeAlias = "pa.Table | list[dict[str, Any]]"
+
+CHUNK_ROWS = 50_000
+_CSV_BLOCK_BYTES = 4 << 20
+
+
+class FileFormat(StrEnum):
+    """What is in a file; told by its name unless said."""
+
+    csv = "csv"
+    ndjson = "ndjson"
+    parquet = "parquet"
+    arrow = "arrow"
+
+
+_SUFFIXES = {
+    ".csv": FileFormat.csv,
+    ".ndjson": FileFormat.ndjson,
+    ".jsonl": FileFormat.ndjson,
+    ".parquet": FileFormat.parquet,
+    ".arrow": FileFormat.arrow,
+    ".arrows": FileFormat.arrow,
+    ".feather": FileFormat.arrow,
+}
+
+
+def format_of(path: Path, asked: FileFormat | None) -> FileFormat:
+    if asked is not None:
+        return asked
+    found = _SUFFIXES.get(path.suffix.lower())
+    if found is None:
+        raise error(
+            "invalid_parameter",
+            detail=f'cannot tell from its name what "{path}" holds',
+            hint="say --input csv, ndjson, parquet or arrow",
+        )
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class FileBatch:
+    """One batch to push, and how much of the file is behind it (0 to 1)."""
+
+    chunk: Chunk
+    share: float
+
+
+def read_steps(path: Path, format: FileFormat) -> Iterator[FileBatch]:
+    """Batches in the file's order. Problems of the file come as invalid_body, naming it."""
+    try:
+        if str(path) == "-":
+            yield from READERS[format](sys.stdin.buffer, 0)
+            return
+        with path.open("rb") as stream:
+            yield from READERS[format](stream, path.stat().st_size)
+    except OSError as problem:
+        raise error("invalid_parameter", detail=f"cannot read {path}: {problem.strerror or problem}") from None
+    except pa.ArrowException as problem:
+        raise error("invalid_body", detail=f"{path}: {problem}") from None
+
+
+def _read_csv(stream: IO[bytes], size: int) -> Iterator[FileBatch]:
+    """Columns stay text: the table's own types decide what it means."""
+    first = stream.readline()
+    names = pa_csv.read_csv(pa.BufferReader(first)).schema.names
+    as_text = pa_csv.ConvertOptions(
+        column_types={name: pa.string() for name in names},
+        null_values=[""],
+        strings_can_be_null=True,
+        quoted_strings_can_be_null=False,
+    )
+    reader = pa_csv.open_csv(
+        stream,
+        read_options=pa_csv.ReadOptions(column_names=names, block_size=_CSV_BLOCK_BYTES),
+        parse_options=pa_csv.ParseOptions(newlines_in_values=True),
+        convert_options=as_text,
+    )
+    done = len(first)
+    for batch in reader:
+        done += _CSV_BLOCK_BYTES
+        yield FileBatch(pa.Table.from_batches([batch]), _share(done, size))
+
+
+def _read_ndjson(stream: IO[bytes], size: int) -> Iterator[FileBatch]:
+    rows: list[dict[str, Any]] = []
+    done = 0
+    for number, line in enumerate(stream, 1):
+        done += len(line)
+        if line.isspace():
+            continue
+        try:
+            row = orjson.loads(line)
+        except orjson.JSONDecodeError as problem:
+            raise error("invalid_body", detail=f"line {number} is not JSON: {problem}") from None
+        if not isinstance(row, dict):
+            raise error("invalid_body", detail=f"line {number} is not an object")
+        rows.append(row)
+        if len(rows) == CHUNK_ROWS:
+            yield FileBatch(rows, _share(done, size))
+            rows = []
+    if rows:
+        yield FileBatch(rows, 1.0)
+
+
+def _read_parquet(stream: IO[bytes], size: int) -> Iterator[FileBatch]:
+    file = pa_parquet.ParquetFile(stream)
+    done = 0
+    for batch in file.iter_batches(batch_size=CHUNK_ROWS):
+        done += batch.num_rows
+        yield FileBatch(pa.Table.from_batches([batch]), _share(done, file.metadata.num_rows))
+
+
+def _read_arrow(stream: IO[bytes], size: int) -> Iterator[FileBatch]:
+    magic = stream.read(6)
+    stream.seek(0)
+    if magic == b"ARROW1":
+        file = pa.ipc.open_file(stream)
+        for index in range(file.num_record_batches):
+            yield FileBatch(pa.Table.from_batches([file.get_batch(index)]), (index + 1) / file.num_record_batches)
+        return
+    for batch in pa.ipc.open_stream(stream):
+        yield FileBatch(pa.Table.from_batches([batch]), _share(stream.tell(), size))
+
+
+def _share(done: int, size: int) -> float:
+    return min(1.0, done / size) if size else 0.0
+
+
+READERS: dict[FileFormat, Callable[[IO[bytes], int], Iterator[FileBatch]]] = {
+    FileFormat.csv: _read_csv,
+    FileFormat.ndjson: _read_ndjson,
+    FileFormat.parquet: _read_parquet,
+    FileFormat.arrow: _read_arrow,
+}
+
 
 REFUSALS_SHOWN = 10
 

@@ -65,10 +65,6 @@ def registers_queries(statement: str) -> bool:
     return _REGISTERS.match(statement) is not None
 
 
-def sets_on_error(statement: str) -> bool:
-    return _SETS.match(statement) is not None
-
-
 def gather(pieces: list[ScriptStatement]) -> Iterator[ScriptStatement | list[ScriptStatement]]:
     """The statements in order, with those that register queries one after another together, if there are several."""
     run: list[ScriptStatement] = []
@@ -159,7 +155,7 @@ def run_script(
                 typer.echo(f"{origin}:" if together else f"{origin}, statement at line {run[0].line}:", err=True)
             raise
         # Each call begins anew: what the script said must be said again.
-        on_error = next((f"{p.text};" for p in reversed(run) if sets_on_error(p.text)), on_error)
+        on_error = next((f"{p.text};" for p in reversed(run) if _SETS.match(p.text)), on_error)
 
 
 def _run_together(

@@ -64,7 +64,7 @@ class Transport:
             )
         except (httpx.TransportError, httpx.InvalidURL) as problem:
             raise self._failed(problem) from problem
-        if response.status_code >= 400 and not _is_health(path):
+        if response.status_code >= 400 and path != "/v1/health":  # "not ready" is an answer there
             raise read_error(response.content, response.status_code)
         return response
 
@@ -121,11 +121,6 @@ def _trusting(url: str, ca: str | None) -> ssl.SSLContext | bool:
         return ssl.create_default_context(cafile=ca)
     except (OSError, ssl.SSLError) as problem:
         raise error("invalid_option", option="ca", detail=f'"{ca}" holds no certificates: {problem}') from None
-
-
-def _is_health(path: str) -> bool:
-    # "Not ready" is an answer there, not a failure.
-    return path == "/v1/health"
 
 
 def read_error(body: bytes, status: int) -> PenstockError:

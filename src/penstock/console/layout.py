@@ -24,8 +24,6 @@ DOORS = (
     ("Queries", "queries", "rule", "q"),
     ("System", "system", "monitor_heart", "y"),
 )
-# A page that comes late is better than none: behind a cycle that compiles its kernels it may.
-RESPONSE_S = 60.0
 THEME_COOKIE = "penstock-theme"
 # g and a letter go to a page, as in other consoles; not while the user types.
 _KEYS = """

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from fastapi import FastAPI
 from nicegui import app as pages
@@ -21,7 +22,17 @@ from penstock.server.http.connections import allow_frames
 from penstock.server.http.context import Context
 from penstock.server.routes.front import CONSOLE
 
-PAGES = (overview, sensors, table, ask, queries, query, system)
+PAGES: dict[str, Callable[..., Any]] = {
+    "/": overview.show,
+    "/sensors": sensors.show,
+    "/sensors/{name:path}": table.show,
+    "/ask": ask.show,
+    "/queries": queries.show,
+    "/queries/{name:path}": query.show,
+    "/system": system.show,
+}
+# A page that comes late is better than none: behind a cycle that compiles its kernels it may.
+RESPONSE_S = 60.0
 _FOLDER = Path(__file__).parent
 # A laptop that was closed for a moment, or a phone in the lift, goes on where it was.
 RECONNECT_S = 15.0
@@ -57,8 +68,8 @@ class _Pages:
 @asynccontextmanager
 async def mounted(app: FastAPI) -> AsyncIterator[None]:
     context: Context = app.state.context
-    for page in PAGES:
-        page.register()
+    for path, show in PAGES.items():
+        ui.page(path, response_timeout=RESPONSE_S)(show)
     pages.add_static_files("/assets", str(_FOLDER / "assets"))
     ui.run_with(
         app,

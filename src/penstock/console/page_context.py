@@ -114,8 +114,3 @@ async def attempt(sql: str, params: Any = None, said: str | None = None) -> Resu
     for notice in result.notices:
         ui.notify(notice, type="info", position="top", multi_line=True)
     return result
-
-
-def quoted(name: str) -> str:
-    """A name as SQL reads it, whatever is in it."""
-    return '"' + name.replace('"', '""') + '"'

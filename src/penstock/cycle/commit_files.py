@@ -47,7 +47,7 @@ class CommitRecord:
 
     @property
     def follows(self) -> int:
-        """The cycle before it; 0 for none. A record after retired ones names it (`commit_recovery`)."""
+        """The cycle before it; 0 for none. A record after retired ones names it (`recover_commits`)."""
         return int(self.info.get("resumes", self.cycle - 1))
 
     @property

@@ -24,17 +24,18 @@ BUDGET_S = 120.0
 _BESIDE_S = 120.0
 
 
+def cycle_limits(settings: Settings) -> dict[str, int]:
+    """The limits of a cycle and of its workers, by the names of their settings."""
+    names = "cycle_max_rows fill_max_rows answer_read_max_rows join_memory_mb worker_memory_mb function_timeout_ms"
+    return {name: getattr(settings, name) for name in names.split()}
+
+
 def find_poison(folder: DataFolder, settings: Settings, start: Offset, stopping: threading.Event) -> dict[str, Any]:
     """A `trial.Finding` about the cycle from an offset on, as decoded JSON."""
     job = {
         "folder": str(folder.root),
         "start": start.to_json(),
-        "cycle_max_rows": settings.cycle_max_rows,
-        "fill_max_rows": settings.fill_max_rows,
-        "answer_read_max_rows": settings.answer_read_max_rows,
-        "join_memory_mb": settings.join_memory_mb,
-        "worker_memory_mb": settings.worker_memory_mb,
-        "function_timeout_ms": settings.function_timeout_ms,
+        **cycle_limits(settings),
         "try_s": min(TRY_S, settings.cycle_stall_s),
         "alone_s": settings.cycle_stall_s,
         "budget_s": BUDGET_S,

@@ -121,7 +121,7 @@ class FolderLock:
 
     def _check_format(self, root: Path) -> None:
         if not (root / "folder_id").exists() and not any((root / "commits").glob("*.arrow")):
-            write_format(root, uuid.uuid4().hex)  # with commit records, they know it: `commit_recovery`
+            write_format(root, uuid.uuid4().hex)  # with commit records, they know it: `recover_commits`
         found = read_format(root)
         if found is not None and found > FORMAT_VERSION:
             raise error("folder_too_new", found=found, known=FORMAT_VERSION, hint="install a newer Penstock")

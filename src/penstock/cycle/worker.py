@@ -31,7 +31,7 @@ from penstock.expr.time_limit import limit_functions
 from penstock.operators.join.steps.task import JoinTask
 from penstock.operators.select.match_encoding import encode_matches, wants_matrix
 from penstock.operators.select.step import Key, SelectStep
-from penstock.pipeline.tasks import CycleTask, Exclusions, Unit, WorkerLimits
+from penstock.pipeline.tasks import CycleTask, Unit, WorkerLimits
 from penstock.streams.log.release_memory import give_back_large_at_once
 
 _log = logging.getLogger("penstock.pipeline")
@@ -47,18 +47,13 @@ def run_task(task: CycleTask) -> Iterator[pa.RecordBatch]:
         definitions, folder = definitions_at(task.folder, task.journal), DataFolder(Path(task.folder))
         definitions.skip(frozenset(task.skipped.queries))
         if task.cycle is not None:
-            rows.extend(_of_skipped(task.skipped))
+            rows.extend((q, "error", 0, 0, told(quarantined(why))) for q, why in task.skipped.queries.items())
         for unit in task.units:
             rows.extend(_run_unit(unit, definitions, folder))
         if task.joins:
             rows.extend(_run_joins(task, definitions))
     _settle_memory()
     yield as_batch(rows)
-
-
-def _of_skipped(skipped: Exclusions) -> Iterator[ResultRow]:
-    for query_id, reason in skipped.queries.items():
-        yield query_id, "error", 0, 0, told(quarantined(reason))
 
 
 def _run_joins(task: CycleTask, definitions: Definitions) -> Iterator[ResultRow]:

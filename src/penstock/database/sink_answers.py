@@ -5,8 +5,9 @@ from __future__ import annotations
 from penstock.answers.subscription import Subscription
 from penstock.cycle.folder import DataFolder
 from penstock.errors import error
+from penstock.sinks.base import Place
 from penstock.sinks.follower import DeliveryLimits
-from penstock.sinks.runner import SinkEnvironment, SinkRunner
+from penstock.sinks.runner import SinkRunner
 from penstock.statements.invoke import subscribe
 from penstock.statements.session import Session
 from penstock.views.results import Event
@@ -38,9 +39,10 @@ def sink_runner(session: Session) -> SinkRunner:
     folder: DataFolder = session.folder
     settings = session.settings
     files = folder.outbox if not settings.sink_files else folder.root / settings.sink_files
+    folder_id = folder.read_id()
     return SinkRunner(
         SinkQueries(session),
         folder.sinks,
-        SinkEnvironment(folder.read_id(), files, session.clock, session.address_rules),
+        lambda sink: Place(sink, folder_id, files, session.clock, session.address_rules),
         DeliveryLimits(max(2, settings.cycles_keep), settings.sink_backlog_mb << 20),
     )

@@ -2,7 +2,7 @@
 
 In: a column of text, and a column or a constant for each other argument. Out: a column, NULL where an argument is NULL and
 where a pattern from data is no regular expression. Called by kernels (`functions.text`) and in Spark's workers
-(`pipeline.text_functions`), so both answer alike. Patterns are PostgreSQL's, as far as RE2 has them: see `re2_pattern`.
+(`pipeline.session.register_functions`), so both answer alike. Patterns are PostgreSQL's, as far as RE2 has them: see `re2_pattern`.
 """
 
 from __future__ import annotations

@@ -23,15 +23,15 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.cycle.commits import RESULT_SCHEMA, CommitRecord, CommitStore
+from penstock.cycle.culprits import cycle_limits
 from penstock.cycle.folder import DataFolder
 from penstock.cycle.lag import LAG_MAX
 from penstock.cycle.offset import Offset, offset_from_json
 from penstock.errors import error
 from penstock.pipeline.history_jobs import run_tasks
-from penstock.pipeline.jobs import CYCLE_POOL, cycle_workers, history_workers, in_pool
+from penstock.pipeline.jobs import CYCLE_POOL, cycle_workers, history_workers, in_pool, warm_workers
 from penstock.pipeline.session import start_session
 from penstock.pipeline.source import HistorySource, PenstockSource
-from penstock.pipeline.worker_warmup import warm_workers
 from penstock.services import Service
 from penstock.settings import Settings
 
@@ -116,14 +116,9 @@ class Engine:
             .option("folder", str(self.folder.root))
             .option("start", orjson.dumps(start.to_json()).decode())
             .option("parallelism", str(self.spark.sparkContext.defaultParallelism))
-            .option("cycle_max_rows", str(self.settings.cycle_max_rows))
             .option("cycle_interval_ms", str(self.settings.cycle_interval_ms))
-            .option("fill_max_rows", str(self.settings.fill_max_rows))
             .option("shrink", str(self._shrink))
-            .option("worker_memory_mb", str(self.settings.worker_memory_mb))
-            .option("function_timeout_ms", str(self.settings.function_timeout_ms))
-            .option("answer_read_max_rows", str(self.settings.answer_read_max_rows))
-            .option("join_memory_mb", str(self.settings.join_memory_mb))
+            .options(**{name: str(limit) for name, limit in cycle_limits(self.settings).items()})
             .load()
         )
         with in_pool(self.spark, CYCLE_POOL):

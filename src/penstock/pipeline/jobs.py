@@ -4,14 +4,16 @@ Spark never takes a running task's slot away, and a task of a cross join runs fo
 gets more slots than there are processors: `statements_max` statements together leave those of a cycle free. Their
 tasks run in Python workers of their own, because those of cycles keep what they read of the definitions.
 
-A statement can have more tasks than Spark has slots. Where tasks of a cycle or of a
-standing query wait at two looks in a row, some tasks of the statement with the most of them are ended. Spark runs
-those again later, and gives the free slots to the pool that comes first.
+A statement can have more tasks than Spark has slots. Where tasks of a cycle or of a standing query wait at two looks in a
+row, some tasks of the statement with the most of them are ended. Spark runs those again later, and gives the free slots to the
+pool that comes first.
 """
 
 from __future__ import annotations
 
 import contextlib
+import importlib
+import logging
 import os
 import re
 import threading
@@ -19,6 +21,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
@@ -232,3 +235,37 @@ def _clear(context: SparkContext, *properties: str) -> None:
     with contextlib.suppress(*_LOST):
         for name in properties:
             context.setLocalProperty(name, None)  # type: ignore[arg-type]  # which Spark takes for "none"
+
+
+_log = logging.getLogger("penstock.pipeline")
+
+
+def warm_workers(spark: SparkSession) -> None:
+    """Run one small task per core, and some for statements. Errors are ignored: the first cycle loads what is missing."""
+    cores = spark.sparkContext.defaultParallelism
+    tasks = adhoc_parallelism(cores)
+    try:
+        with cycle_workers():
+            frame = spark.range(0, cores, 1, cores).mapInArrow(_load, "id BIGINT")
+        frame.toArrow()
+        with history_workers(spark):
+            frame = spark.range(0, tasks, 1, tasks).mapInArrow(_load_history, "id BIGINT")
+        frame.toArrow()
+    except Exception as failure:
+        _log.debug("workers could not be warmed: %s", failure)
+
+
+def _load_history(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    importlib.import_module("penstock.pipeline.history")
+    yield from batches
+
+
+def _load(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for module in ("penstock.cycle.worker", "penstock.pipeline.history"):
+        importlib.import_module(module)
+    # Here, because the server need not load it. Even to read a kernel from its file takes as long as a small cycle.
+    from penstock.pipeline.kernel_warmup import OF_WORKERS
+
+    for rehearse in OF_WORKERS:
+        rehearse()
+    yield from batches

@@ -93,11 +93,7 @@ def launch_java_early(settings: Settings) -> None:
     """Start the JVM in the background. A session that comes before it is up waits for it; without it, it starts its own."""
     if settings.spark_master.startswith("local-cluster"):
         return  # wants a Spark home inside the data folder, which is not ours yet
-    threading.Thread(target=_launch, args=(settings,), name="penstock-java", daemon=True).start()
-
-
-def _launch(settings: Settings) -> None:
-    launch_java(java_settings(settings))
+    threading.Thread(target=lambda: launch_java(java_settings(settings)), name="penstock-java", daemon=True).start()
 
 
 def launch_java(settings: Mapping[str, str]) -> None:

@@ -11,7 +11,7 @@ import os
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -67,24 +67,8 @@ class Accounts:
 
 
 def to_json(accounts: Accounts) -> dict[str, Any]:
-    return {
-        "format": FORMAT,
-        "users": [
-            {"name": u.name, "role": u.role, "password": u.password, "created_us": u.created_us}
-            for u in accounts.users.values()
-        ],
-        "tokens": [
-            {
-                "name": t.name,
-                "role": t.role,
-                "digest": t.digest,
-                "owner": t.owner,
-                "created_us": t.created_us,
-                "expires_us": t.expires_us,
-            }
-            for t in accounts.tokens.values()
-        ],
-    }
+    users, tokens = map(asdict, accounts.users.values()), map(asdict, accounts.tokens.values())
+    return {"format": FORMAT, "users": list(users), "tokens": list(tokens)}
 
 
 def from_json(found: dict[str, Any]) -> Accounts:

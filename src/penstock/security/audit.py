@@ -24,12 +24,10 @@ FILES_KEPT = 10
 class Audit:
     """Appends lines to `audit/audit.jsonl` of the data folder; opened at the first one. Thread-safe."""
 
-    def __init__(self, data: Path | None = None, clock: Clock | None = None) -> None:
-        """Without a folder the last lines are kept in memory, for tests."""
-        self._path = data / "audit" / "audit.jsonl" if data is not None else None
+    def __init__(self, data: Path, clock: Clock | None = None) -> None:
+        self._path = data / "audit" / "audit.jsonl"
         self._clock = clock or WallClock()
         self._handler: RotatingFileHandler | None = None
-        self.lines: list[bytes] = []
 
     def note(self, action: str, names: Sequence[str] = (), outcome: str = "done") -> None:
         """One line per name, all of the same change; `outcome` is done or the condition that refused it."""
@@ -45,17 +43,13 @@ class Audit:
         }
         about: Sequence[str | None] = names or [None]
         lines = [orjson.dumps({**facts, "name": name, "outcome": outcome}) for name in about]
-        if self._path is None:
-            self.lines.extend(lines)
-        else:
-            self._write(b"\n".join(lines).decode())
+        self._write(b"\n".join(lines).decode())
 
     def _write(self, text: str) -> None:
         # A handler reports its own failures on stderr and lets the change stand: it has happened.
         record = logging.LogRecord("penstock.audit", logging.INFO, "", 0, text, None, None)
         handler = self._handler
         if handler is None:
-            assert self._path is not None
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             handler = RotatingFileHandler(
                 self._path, maxBytes=FILE_MAX_BYTES, backupCount=FILES_KEPT, encoding="utf-8", delay=True

@@ -24,10 +24,6 @@ def covers(have: Role | None, need: Role | None) -> bool:
     return have is not None and ROLES.index(have) >= ROLES.index(need)
 
 
-def lower_of(one: Role, other: Role) -> Role:
-    return min(one, other, key=ROLES.index)
-
-
 def role_named(word: str) -> Role:
     """The role that a word means, or invalid_option with the roles there are."""
     for role in ROLES:

@@ -6,12 +6,13 @@ import hmac
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 
 from penstock.clock import Clock, WallClock
 from penstock.errors import error, suggest
 from penstock.security.account_file import AccountFile, Accounts, Stamp, Token, User
-from penstock.security.caller import Caller, Role, lower_of
+from penstock.security.caller import ROLES, Caller, Role
 from penstock.security.secrets import Cost, check_password, hash_password, new_token, token_digest, verify_password
 
 NAME_MAX_CHARS = 128
@@ -26,18 +27,15 @@ class Users:
     """One data folder's users and tokens, and the token of the settings. Thread-safe."""
 
     def __init__(
-        self, data: Path | None = None, setting_token: str = "", clock: Clock | None = None, cost: Cost | None = None
+        self, data: Path, setting_token: str = "", clock: Clock | None = None, cost: Cost | None = None
     ) -> None:
-        """Without a folder they live in memory, for tests."""
-        self._file = AccountFile(data) if data is not None else None
+        self._file = AccountFile(data)
         self.trust(setting_token)
         self.clock = clock or WallClock()
         self._cost = cost or Cost()
         self._lock = threading.Lock()
         self._read: tuple[Stamp, Accounts] = (_UNREAD, Accounts())
         self._by_digest: tuple[Accounts, dict[str, Token]] = (self._read[1], {})
-        # What an unknown user's password is held against, so that it takes as long as a known one's.
-        self._decoy: str | None = None
 
     def trust(self, setting_token: str) -> None:
         """The token of the settings is an admin's; empty: there is none."""
@@ -47,8 +45,8 @@ class Users:
 
     def accounts(self) -> Accounts:
         """As they are now; read again if the file is another one."""
-        stamp = self._file.stamp() if self._file is not None else self._read[0]
-        if self._file is not None and stamp != self._read[0]:
+        stamp = self._file.stamp()
+        if stamp != self._read[0]:
             self._read = (stamp, self._file.read())
         return self._read[1]
 
@@ -72,7 +70,7 @@ class Users:
         """The user of that name and password. Slow, whether or not there is such a user."""
         user = self.accounts().users.get(name)
         if user is None or user.password is None:
-            verify_password(password, self._decoy_hash())
+            verify_password(password, self._decoy)
             return None
         return user if verify_password(password, user.password) else None
 
@@ -107,15 +105,15 @@ class Users:
             owner = self.accounts().users.get(token.owner)
             if owner is None:
                 return None
-            role = lower_of(role, owner.role)
+            role = min(role, owner.role, key=ROLES.index)
         return Caller(
             token.owner or token.name, role, token.owner, f"token {token.name}", None, f"token:{token.digest}"
         )
 
-    def _decoy_hash(self) -> str:
-        if self._decoy is None:
-            self._decoy = hash_password("nobody has this password", self._cost)
-        return self._decoy
+    @cached_property
+    def _decoy(self) -> str:
+        """What an unknown user's password is held against, so that it takes as long as a known one's."""
+        return hash_password("nobody has this password", self._cost)
 
     # -- changing
 
@@ -187,16 +185,12 @@ class Users:
         return hash_password(password, self._cost)
 
     def _change(self, change: Callable[[Accounts], Accounts]) -> None:
-        with self._lock:
-            if self._file is None:
-                self._read = (None, self._checked(change(self._read[1])))
-                return
-            with self._file.locked():
-                before = self._file.read()
-                after = self._checked(change(before))
-                if after is not before:
-                    self._file.write(after)
-                self._read = (self._file.stamp(), after)
+        with self._lock, self._file.locked():
+            before = self._file.read()
+            after = self._checked(change(before))
+            if after is not before:
+                self._file.write(after)
+            self._read = (self._file.stamp(), after)
 
     def _checked(self, after: Accounts) -> Accounts:
         """Refuse a change after which no caller could change users any more."""

@@ -9,8 +9,8 @@ from penstock.catalog.model import Table
 from penstock.errors import error, suggest
 from penstock.sensors.base import Connector, Option
 from penstock.sensors.mqtt_connection import ACCESS, parse_url
+from penstock.sensors.mqtt_payload import FIELD, TopicPattern
 from penstock.sensors.mqtt_source import MqttSource
-from penstock.sensors.mqtt_topics import FIELD, TopicPattern
 from penstock.sensors.options import duration, flag, one_of, whole_number
 from penstock.types import Field
 

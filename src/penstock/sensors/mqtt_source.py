@@ -24,8 +24,7 @@ from penstock.clock import Clock
 from penstock.errors import PenstockError, error, one_line
 from penstock.sensors.base import Delivery, Inbox, Source, SourceFacts, SourceState
 from penstock.sensors.mqtt_client import Client, MessageIn
-from penstock.sensors.mqtt_payload import PayloadReader
-from penstock.sensors.mqtt_topics import TopicPattern, check_filter
+from penstock.sensors.mqtt_payload import PayloadReader, TopicPattern, check_filter
 from penstock.services import Service
 
 _LOGGER = logging.getLogger("penstock.mqtt")

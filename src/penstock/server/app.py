@@ -8,7 +8,6 @@ from fastapi import Depends, FastAPI
 from starlette.middleware.cors import CORSMiddleware
 
 from penstock import __version__
-from penstock.security.guesses import Guesses
 from penstock.server.http.access import USER_HEADER, AccessGuard, listed_origins, rates_of
 from penstock.server.http.budget import ByteBudget
 from penstock.server.http.context import Context, Lifecycle, require_role
@@ -18,7 +17,7 @@ from penstock.server.http.listener import check_proxies, check_token
 from penstock.server.http.middleware import HEADER, SecurityHeaders, TraceRequests
 from penstock.server.http.sessions import Sessions
 from penstock.server.http.thread_pools import Workers
-from penstock.server.openapi import document
+from penstock.server.models import document
 from penstock.server.routes import (
     events,
     front,
@@ -60,8 +59,7 @@ def create_app(database: Database, settings: Settings, lifecycle: Lifecycle | No
     check_token(settings)
     check_proxies(settings)
     database.users.trust(settings.token)
-    guesses = Guesses()
-    sessions = Sessions(database.users, settings, guesses=guesses)
+    sessions = Sessions(database.users, settings)
     counters = RequestCounters()
     rates = rates_of(settings)
     app.state.context = Context(
@@ -73,15 +71,12 @@ def create_app(database: Database, settings: Settings, lifecycle: Lifecycle | No
         counters=counters,
         sessions=sessions,
         rates=rates,
-        guesses=guesses,
     )
     for resource in RESOURCES:
         app.include_router(resource.router)
     add_handlers(app)
     # The last one added is the outermost.
-    app.add_middleware(
-        AccessGuard, settings=settings, users=database.users, sessions=sessions, rates=rates, guesses=guesses
-    )
+    app.add_middleware(AccessGuard, settings=settings, users=database.users, sessions=sessions, rates=rates)
     app.add_middleware(ErrorBoundary)
     _open_to_origins(app, settings)
     app.add_middleware(SecurityHeaders)

@@ -55,10 +55,6 @@ class Place:
     rules: AddressRules = field(default_factory=AddressRules)
 
 
-def _rows(options: Mapping[str, Any]) -> bool:
-    return False
-
-
 @dataclass(frozen=True, slots=True)
 class Kind:
     """A kind of sink, as data. `answers`: it always wants the newest whole answer and may skip those between.
@@ -72,7 +68,7 @@ class Kind:
     options: tuple[Option, ...]
     open: Callable[[Place, Mapping[str, Any]], Outlet]
     target: Callable[[Mapping[str, Any]], str]
-    answers: Callable[[Mapping[str, Any]], bool] = _rows
+    answers: Callable[[Mapping[str, Any]], bool] = lambda options: False
     check: Callable[[Sequence[Field], Mapping[str, Any]], None] | None = None
 
 

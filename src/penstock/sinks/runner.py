@@ -5,16 +5,13 @@ from __future__ import annotations
 import shutil
 import threading
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from penstock.catalog.model import Sink
 from penstock.catalog.secrets import PLAIN_KEY, shown_options
-from penstock.clock import Clock
 from penstock.errors import PenstockError
-from penstock.sensors.address_rules import AddressRules
 from penstock.services import Service
 from penstock.sinks.base import Place
 from penstock.sinks.follower import DeliveryLimits, SinkFollower
@@ -24,30 +21,16 @@ from penstock.sinks.result_reader import Queries
 _END_S = 5.0
 
 
-@dataclass(frozen=True, slots=True)
-class SinkEnvironment:
-    """What all sinks of a server share. `files` is the folder that file sinks write to."""
-
-    folder_id: str
-    files: Path
-    clock: Clock
-    rules: AddressRules = field(default_factory=AddressRules)
-
-
 class SinkRunner:
     """Keeps followers equal to the catalog's sinks. Never waits for one, except in `close`."""
 
     def __init__(
-        self,
-        queries: Queries,
-        folder: Path,
-        environment: SinkEnvironment,
-        limits: DeliveryLimits,
+        self, queries: Queries, folder: Path, place_of: Callable[[Sink], Place], limits: DeliveryLimits
     ) -> None:
-        """`folder` has one folder per sink, for its position and its backlog."""
+        """`folder` has one folder per sink, for its position and its backlog; `place_of` says where one is opened."""
         self._queries = queries
         self._folder = folder
-        self._environment = environment
+        self._place_of = place_of
         self._limits = limits
         self._lock = threading.Lock()
         self._followers: dict[int, SinkFollower] = {}
@@ -77,10 +60,10 @@ class SinkRunner:
                 if known is not None:
                     known.pause(sink.paused)
                     continue
-                shared = self._environment
-                place = Place(sink, shared.folder_id, shared.files, shared.clock, shared.rules)
-                self._followers[sink_id] = SinkFollower(place, self._queries, self._folder / str(sink_id), self._limits)
-                self._followers[sink_id].start()
+                folder = self._folder / str(sink_id)
+                follower = SinkFollower(self._place_of(sink), self._queries, folder, self._limits)
+                self._followers[sink_id] = follower
+                follower.start()
 
     def services(self) -> list[Service]:
         with self._lock:

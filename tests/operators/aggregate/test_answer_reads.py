@@ -10,13 +10,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from tests.pipeline.asking import ask, rows_of
-from tests.operators.resample.streams import ASKED, WINDOW, World
-from tests.support.pipe import BEGAN_US, Pipe
 
 from penstock.clock import SECOND
 from penstock.operators.resample import sample_task
 from penstock.views.results import Result
 from tests.operators.resample import streams as resampling
+from tests.operators.resample.streams import ASKED, WINDOW, World
+from tests.support.pipe import BEGAN_US, Pipe
 
 MOST = 1000
 ROWS, SECONDS = 300_000, 1000

@@ -11,7 +11,7 @@ import pytest
 
 from penstock.catalog.model import Table
 from penstock.errors import PenstockError
-from penstock.streams.ingest.receipt import IngestReceipt
+from penstock.streams.ingest.readings import IngestReceipt
 from penstock.streams.ingest.rules import NO_TIME
 from penstock.streams.log.segments import list_segments
 from penstock.types import DOUBLE, INT, TEXT, Field

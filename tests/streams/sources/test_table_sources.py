@@ -10,7 +10,7 @@ import pytest
 
 from penstock.errors import error
 from penstock.streams.ingest.input_counts import InputCounts
-from penstock.streams.ingest.receipt import IngestReceipt
+from penstock.streams.ingest.readings import IngestReceipt
 from penstock.streams.log.atomic_file import FolderNotSynced, as_storage_error
 from penstock.streams.sources import table_sources
 from penstock.streams.sources.table_sources import PushDelivery

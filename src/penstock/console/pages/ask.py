@@ -10,20 +10,18 @@ from starlette.requests import Request
 
 from penstock.cancellation import Cancellation
 from penstock.console.formats import duration, number
-from penstock.console.layout import RESPONSE_S, frame, go_to
+from penstock.console.layout import frame, go_to
 from penstock.console.page_context import console
 from penstock.console.pages import welcome
-from penstock.console.widgets.answer_view import AnswerView, as_csv, as_parquet
+from penstock.console.widgets.answer_view import AnswerView, as_parquet
 from penstock.console.widgets.editor import SqlEditor
 from penstock.console.widgets.parts import card, code
 from penstock.errors import PenstockError, error
+from penstock.server.http.decode import CSV
+from penstock.server.http.encode import ENCODERS
 from penstock.views.results import Result
 
 _EXAMPLES = {"create": welcome.CREATE, "keep": welcome.KEEP}
-
-
-def register() -> None:
-    ui.page("/ask", response_timeout=RESPONSE_S)(show)
 
 
 async def show(request: Request, sql: str = "", example: str = "") -> None:
@@ -127,7 +125,7 @@ class _View:
     async def _download(self, kind: str) -> None:
         if self._result is None:
             return
-        encode = as_csv if kind == "csv" else as_parquet
+        encode = ENCODERS[CSV] if kind == "csv" else as_parquet
         ui.download(await console().asking.run(encode, self._result), f"answer.{kind}")
 
     async def _keep(self) -> None:

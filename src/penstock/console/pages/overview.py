@@ -10,7 +10,7 @@ from starlette.requests import Request
 
 from penstock.clock import SECOND
 from penstock.console.formats import age, cell, number
-from penstock.console.layout import RESPONSE_S, frame, go_to, href, refresh_every
+from penstock.console.layout import frame, go_to, href, refresh_every
 from penstock.console.page_context import console
 from penstock.console.pages.welcome import welcome
 from penstock.console.sensor_facts import TableFacts
@@ -21,10 +21,6 @@ from penstock.console.widgets.parts import Tile, card, empty
 from penstock.console.widgets.plant_map import map_options
 
 HISTORY_S = 300
-
-
-def register() -> None:
-    ui.page("/", response_timeout=RESPONSE_S)(show)
 
 
 async def show(request: Request) -> None:

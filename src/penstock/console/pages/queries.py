@@ -8,7 +8,7 @@ from nicegui import events, ui
 from starlette.requests import Request
 
 from penstock.console.formats import cycles, number, size
-from penstock.console.layout import RESPONSE_S, frame, go_to, path_to, refresh_every
+from penstock.console.layout import frame, go_to, path_to, refresh_every
 from penstock.console.page_context import console
 from penstock.console.widgets.data_table import column, counted, listing, said, set_rows
 from penstock.console.widgets.parts import card, empty
@@ -29,10 +29,6 @@ _COLUMNS = [
     column("lag", right=True, by=True),
     column("owner", wide=True),
 ]
-
-
-def register() -> None:
-    ui.page("/queries", response_timeout=RESPONSE_S)(show)
 
 
 async def show(request: Request) -> None:

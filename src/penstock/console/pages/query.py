@@ -12,8 +12,8 @@ from starlette.requests import Request
 from penstock.catalog.model import QueryDefinition
 from penstock.clock import format_timestamp
 from penstock.console.formats import clock_time, cycles, number, size
-from penstock.console.layout import RESPONSE_S, frame, go_to, refresh_every
-from penstock.console.page_context import attempt, console, quoted
+from penstock.console.layout import frame, go_to, refresh_every
+from penstock.console.page_context import attempt, console
 from penstock.console.pages.queries import lag_of
 from penstock.console.status_cache import look_at
 from penstock.console.widgets.answer_view import AnswerView
@@ -25,14 +25,11 @@ from penstock.database.flows import Flows
 from penstock.database.plan_graph import Passing, PlanGraph, plan_graph
 from penstock.database.query_changes import changes_of_query
 from penstock.errors import PenstockError
+from penstock.server.routes.queries import quoted
 from penstock.sql.plan import plan_from_json
 from penstock.statements.descriptions import describe_query
 
 LIVE_EVERY_S = 0.5
-
-
-def register() -> None:
-    ui.page("/queries/{name:path}", response_timeout=RESPONSE_S)(show)
 
 
 async def show(request: Request, name: str) -> None:

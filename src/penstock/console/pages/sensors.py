@@ -8,7 +8,7 @@ from nicegui import events, ui
 from starlette.requests import Request
 
 from penstock.console.formats import age, number
-from penstock.console.layout import RESPONSE_S, frame, go_to, path_to, refresh_every
+from penstock.console.layout import frame, go_to, path_to, refresh_every
 from penstock.console.page_context import console
 from penstock.console.status_cache import ServerStatus
 from penstock.console.widgets.data_table import column, counted, listing, said, show_rows
@@ -27,10 +27,6 @@ _COLUMNS = [
     column("how", "read by", wide=True),
     column("kept", "kept for", wide=True),
 ]
-
-
-def register() -> None:
-    ui.page("/sensors", response_timeout=RESPONSE_S)(show)
 
 
 async def show(request: Request) -> None:

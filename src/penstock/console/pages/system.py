@@ -11,7 +11,7 @@ from nicegui import ui
 from starlette.requests import Request
 
 from penstock.console.formats import NOTHING, age, cycles, duration, number, size
-from penstock.console.layout import RESPONSE_S, frame, go_to, path_to, refresh_every
+from penstock.console.layout import frame, go_to, path_to, refresh_every
 from penstock.console.page_context import console
 from penstock.console.status_cache import ServerStatus
 from penstock.console.widgets.charts import redraw, timeline
@@ -37,10 +37,6 @@ _PROCESSES = [
     column("threads", right=True, wide=True),
 ]
 _ERRORS = [column("where"), column("what", sortable=False), column("count", right=True, by=True)]
-
-
-def register() -> None:
-    ui.page("/system", response_timeout=RESPONSE_S)(show)
 
 
 async def show(request: Request) -> None:

@@ -12,8 +12,8 @@ from starlette.requests import Request
 
 from penstock import __version__
 from penstock.console.formats import age, cell, number
-from penstock.console.layout import RESPONSE_S, frame, go_to, href, path_to, refresh_every
-from penstock.console.page_context import attempt, console, quoted
+from penstock.console.layout import frame, go_to, href, path_to, refresh_every
+from penstock.console.page_context import attempt, console
 from penstock.console.sensor_facts import SENSORS_MAX, SensorFacts, TableFacts, place_columns
 from penstock.console.status_cache import ServerStatus
 from penstock.console.widgets.charts import redraw, timeline
@@ -22,12 +22,9 @@ from penstock.console.widgets.parts import Tile, card, empty, facts, sure_to_dro
 from penstock.console.widgets.sensor_dialog import SensorDialog
 from penstock.errors import PenstockError
 from penstock.server.http.decode import ARROW, CSV, JSON, NDJSON, PARQUET
+from penstock.server.routes.queries import quoted
 
 SHOWN_COLUMNS = 4
-
-
-def register() -> None:
-    ui.page("/sensors/{name:path}", response_timeout=RESPONSE_S)(show)
 
 
 async def show(request: Request, name: str, sensor: str = "") -> None:
@@ -67,7 +64,7 @@ class _View:
                 search.classes("fit-content")
             self._list = listing(self._columns(), "name", clickable=True).classes("dots")
             search.bind_value_to(self._list, "filter")
-            self._list.on("rowClick", lambda e: self._clicked(e), [[], ["name"], None])
+            self._list.on("rowClick", lambda e: self.open(e.args[1]["name"]), [[], ["name"], None])
             self._none = empty("No sensors yet. Add one, or let the table discover them: WITH (discover = true).")
             self._many = empty(
                 f"More than {SENSORS_MAX:,} sensors: ask for them, SELECT * FROM penstock.sensors WHERE table_name = ..."
@@ -97,9 +94,6 @@ class _View:
             column("errors", right=True, wide=True, by=True),
             column("last", "last reading", right=True, wide=True, by=True),
         ]
-
-    def _clicked(self, event: events.GenericEventArguments) -> None:
-        self.open(event.args[1]["name"])
 
     def open(self, name: str) -> None:
         if name in self._sensors:

@@ -24,8 +24,6 @@ from penstock.console.widgets.result_chart import (
     times_of,
 )
 from penstock.json_rows import unique_names
-from penstock.server.http.decode import CSV
-from penstock.server.http.encode import ENCODERS
 from penstock.views.results import Result
 
 ROWS_SHOWN = 1_000
@@ -133,10 +131,6 @@ class AnswerView:
         values = zip(*(c.to_pylist() for c in shown.columns), strict=True)
         rows = [{"_row": i, **dict(zip(names, map(cell, row), strict=True))} for i, row in enumerate(values)]
         set_rows(self._rows, rows[::-1] if self._newest_first else rows)
-
-
-def as_csv(result: Result) -> bytes:
-    return ENCODERS[CSV](result)
 
 
 def as_parquet(result: Result) -> bytes:

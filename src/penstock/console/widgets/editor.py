@@ -59,14 +59,11 @@ class SqlEditor:
     async def offer_names(self) -> None:
         """Completions from the catalog as it is now."""
         options = await console().look(lambda: list(_options())[:NAMES_MAX])
+        names = orjson.dumps(options).decode().replace("</", "<\\/")
         ui.run_javascript(
             "const offer = () => window.penstockOffer"
-            f" ? window.penstockOffer({self._editor.id}, {_json(options)}) : setTimeout(offer, 50); offer();"
+            f" ? window.penstockOffer({self._editor.id}, {names}) : setTimeout(offer, 50); offer();"
         )
-
-
-def _json(options: list[dict[str, str]]) -> str:
-    return orjson.dumps(options).decode().replace("</", "<\\/")
 
 
 def _options() -> Iterator[dict[str, str]]:

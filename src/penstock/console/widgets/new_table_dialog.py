@@ -5,9 +5,10 @@ from __future__ import annotations
 from nicegui import ui
 
 from penstock.console.layout import go_to
-from penstock.console.page_context import console, quoted
+from penstock.console.page_context import console
 from penstock.console.widgets.parts import code
 from penstock.errors import PenstockError, error
+from penstock.server.routes.queries import quoted
 
 TYPES = ["DOUBLE", "INT", "BIGINT", "TEXT", "BOOLEAN", "TIMESTAMP"]
 RETENTIONS = {"": "for ever", "1 HOUR": "1 hour", "1 DAY": "1 day", "7 DAYS": "7 days", "30 DAYS": "30 days"}
@@ -49,7 +50,7 @@ class NewTableDialog:
             self._wrong = ui.label("").classes("complaint").props("role=alert")
             self._wrong.set_visibility(False)
             with ui.element("div").classes("row-line").style("justify-content: flex-end"):
-                ui.button("Edit as SQL", on_click=self._as_sql).props("flat").classes("quiet")
+                ui.button("Edit as SQL", on_click=lambda: go_to("ask", sql=self.sql())).props("flat").classes("quiet")
                 ui.button("Cancel", on_click=self._dialog.close).props("flat").classes("quiet")
                 ui.button("Create", on_click=self._create).props("unelevated").classes("main-action")
         self._static: list[_Field] = []
@@ -101,9 +102,6 @@ class NewTableDialog:
         lines.append(f"reading STREAM ({reading})")
         kept = f" WITH (retention = '{self._kept.value}')" if self._kept.value else ""
         return f"CREATE TABLE {_name(str(self._name.value or ''))} (\n  " + ",\n  ".join(lines) + f"\n){kept}"
-
-    def _as_sql(self) -> None:
-        go_to("ask", sql=self.sql())
 
     async def _create(self) -> None:
         try:

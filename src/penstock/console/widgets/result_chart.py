@@ -29,7 +29,8 @@ class Axes:
 
 
 def numbers_of(table: pa.Table) -> list[str]:
-    return [f.name for f in table.schema if _is_number(f.type)]
+    kinds = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
+    return [f.name for f in table.schema if any(is_kind(f.type) for is_kind in kinds)]
 
 
 def times_of(table: pa.Table) -> list[str]:
@@ -63,7 +64,7 @@ def chart_of(table: pa.Table, axes: Axes) -> dict[str, Any]:
     if axes.kind == "time" and axes.x is not None:
         order = pc.sort_indices(rows, sort_keys=[(axes.x, "ascending")])
         rows = rows.take(order)
-        return timeline(_lines(rows, axes, [_millis(t) for t in rows.column(axes.x).to_pylist()]))
+        return timeline(_lines(rows, axes, [t and t.timestamp() * 1000 for t in rows.column(axes.x).to_pylist()]))
     if axes.kind == "scatter" and axes.x is not None and axes.y:
         return scatter(_lines(rows, axes, _floats(rows.column(axes.x))), axes.x, axes.y[0])
     rows = rows.slice(0, BARS_MAX)
@@ -112,13 +113,5 @@ def _is_name(column: str) -> bool:
     )
 
 
-def _is_number(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
-
-
 def _floats(column: pa.ChunkedArray) -> list[float | None]:
     return [None if v is None or v != v else float(v) for v in column.to_pylist()]
-
-
-def _millis(moment: Any) -> float | None:
-    return None if moment is None else moment.timestamp() * 1000

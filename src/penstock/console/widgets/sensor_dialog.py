@@ -9,10 +9,11 @@ from typing import Any
 from nicegui import ui
 
 from penstock.console.formats import NOTHING, age, cell, number
-from penstock.console.page_context import attempt, console, quoted
+from penstock.console.page_context import attempt, console
 from penstock.console.sensor_facts import SensorFacts
 from penstock.console.widgets.charts import redraw, timeline
 from penstock.console.widgets.parts import facts_html
+from penstock.server.routes.queries import quoted
 
 
 class SensorDialog:
@@ -22,7 +23,7 @@ class SensorDialog:
         self._table = table
         self._changed = changed
         self._name: str = table["name"]
-        self._columns = _static_columns(self._name)
+        self._columns = [(c.name, str(c.type)) for c in console().database.catalog_table(self._name).columns]
         stream = table["stream"]
         # Where a sensor is, for kinds that the server connects to.
         self._address: str | None = stream["name"] if stream and stream["connector"] else None
@@ -129,10 +130,6 @@ class SensorDialog:
         where, keys = self._where(0)
         if await attempt(f"DELETE FROM {quoted(self._name)} WHERE {where}", keys, "Removed.") is not None:
             await self._finish()
-
-
-def _static_columns(name: str) -> list[tuple[str, str]]:
-    return [(c.name, str(c.type)) for c in console().database.catalog_table(name).columns]
 
 
 def _typed(text: str, kind: str) -> Any:

@@ -18,8 +18,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from penstock.errors import PenstockError, error
 from penstock.security.caller import ANONYMOUS, Caller, acting_as
-from penstock.security.guesses import Guesses
-from penstock.security.secrets import token_digest
 from penstock.security.users import Users
 from penstock.server.http.body_limits import limited_body
 from penstock.server.http.errors import error_response
@@ -41,15 +39,12 @@ _BURST_S = 2.0
 class AccessGuard:
     """Finds the caller of a request, or refuses it, before any handler sees it."""
 
-    def __init__(
-        self, app: ASGIApp, settings: Settings, users: Users, sessions: Sessions, rates: RateLimits, guesses: Guesses
-    ) -> None:
+    def __init__(self, app: ASGIApp, settings: Settings, users: Users, sessions: Sessions, rates: RateLimits) -> None:
         self._app = app
         self._settings = settings
         self._users = users
         self._sessions = sessions
         self._rates = rates
-        self._guesses = guesses
         self._origins = listed_origins(settings)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -61,7 +56,9 @@ class AccessGuard:
         address = client[0] if client else None
         try:
             caller = self._identify(scope, headers, address)
-            self._check_rate(client_name(caller))
+            wait_s = self._rates.take(client_name(caller))
+            if wait_s > 0:
+                raise _too_often(wait_s)
         except PenstockError as problem:
             await self._refuse(problem, scope, headers, address)(scope, receive, send)
             return
@@ -106,11 +103,7 @@ class AccessGuard:
         scheme, _, given = authorization.partition(" ")
         if scheme.lower() not in _SCHEMES:
             return None
-        digest = token_digest(given.strip())
-        self._guesses.begin_token(address, digest)
-        caller = self._users.by_digest(digest)
-        self._guesses.end_token(address, digest, caller is not None)
-        return caller
+        return self._sessions.by_token(given.strip(), address)
 
     def _by_cookie(self, scope: Scope, headers: Headers) -> Caller | None:
         name = session_cookie(headers, self._sessions.cookie)
@@ -123,11 +116,6 @@ class AccessGuard:
         if not ours and (changes or origin is not None):
             raise error("forbidden", detail="a session's cookie only counts on the server's own pages")
         return caller
-
-    def _check_rate(self, client: str) -> None:
-        wait_s = self._rates.take(client)
-        if wait_s > 0:
-            raise _too_often(wait_s)
 
 
 def rates_of(settings: Settings) -> RateLimits:

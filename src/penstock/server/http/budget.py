@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from itertools import count
 
 from penstock.errors import error
@@ -26,13 +24,6 @@ class ByteBudget:
         # Shares that hold something, oldest first.
         self._holders: dict[int, BudgetShare] = {}
         self._waiting: list[tuple[int, int, int, BudgetShare, asyncio.Future[None]]] = []
-
-    @asynccontextmanager
-    async def hold(self, size: int) -> AsyncIterator[None]:
-        """So many bytes while the block runs."""
-        with self.share() as share:
-            await share.take(size)
-            yield
 
     def share(self) -> BudgetShare:
         """What one request holds: nothing yet."""

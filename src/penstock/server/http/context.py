@@ -11,7 +11,6 @@ from starlette.requests import HTTPConnection, Request
 
 from penstock.errors import error
 from penstock.security.caller import ANONYMOUS, Caller, Role, require
-from penstock.security.guesses import Guesses
 from penstock.security.users import Users
 from penstock.server.http.access import USER_HEADER, RateLimits
 from penstock.server.http.budget import ByteBudget
@@ -52,7 +51,6 @@ class Context:
     counters: RequestCounters
     sessions: Sessions
     rates: RateLimits
-    guesses: Guesses
 
     @property
     def users(self) -> Users:

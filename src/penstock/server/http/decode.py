@@ -108,10 +108,6 @@ def _check_json(data: Body, room: BodyLimits) -> None:
         room.check_size(json_size(data))
 
 
-def _decode_json(body: Body, room: BodyLimits) -> Readings:
-    return rows_of_json(parse_json(body, room), room)
-
-
 def rows_of_json(rows: Any, room: BodyLimits) -> Readings:
     """A reading or an array of them; invalid_body for anything else."""
     if isinstance(rows, dict):
@@ -328,7 +324,7 @@ def _refuse_repeated(names: list[str]) -> None:
 
 
 DECODERS: dict[str, Callable[[Body, BodyLimits], Readings]] = {
-    JSON: _decode_json,
+    JSON: lambda body, room: rows_of_json(parse_json(body, room), room),
     NDJSON: _decode_ndjson,
     CSV: _decode_csv,
     ARROW: _decode_arrow,

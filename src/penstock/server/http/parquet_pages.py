@@ -251,14 +251,11 @@ class _Thrift:
         return at
 
     def _number(self, kind: int, at: int) -> tuple[int, int]:
-        number, at = self._zigzag(at)
+        number, at = self._varint(at)
+        number = (number >> 1) ^ -(number & 1)  # zigzag
         if number.bit_length() >= _BITS[kind]:
             raise _bad("a number is too large for its type")
         return number, at
-
-    def _zigzag(self, at: int) -> tuple[int, int]:
-        number, at = self._varint(at)
-        return (number >> 1) ^ -(number & 1), at
 
     def _varint(self, at: int) -> tuple[int, int]:
         number = shift = 0

@@ -27,11 +27,9 @@ _WAITING_MAX = 20
 class Sessions:
     """Used by the event loop only; hashing runs in two threads of its own."""
 
-    def __init__(
-        self, users: Users, settings: Settings, clock: Clock | None = None, guesses: Guesses | None = None
-    ) -> None:
+    def __init__(self, users: Users, settings: Settings, clock: Clock | None = None) -> None:
         self._users = users
-        self._guesses = guesses or Guesses()
+        self.guesses = Guesses()
         self._clock = clock or users.clock
         self.lifetime_s = settings.session_hours * 3600
         # Browsers keep one cookie per name for all ports of a host; two servers must not sign each other out.
@@ -41,28 +39,29 @@ class Sessions:
 
     async def sign_in(self, user: str | None, password: str, address: str | None) -> Caller:
         """The caller with this password, or unauthorized. Without a user the password is a token."""
-        caller = self._by_token(password, address) if user is None else await self._by_password(user, password, address)
+        caller = self.by_token(password, address) if user is None else await self._by_password(user, password, address)
         if caller is None:
             raise error("unauthorized", detail="no user has this name and password, or there is no such token")
         return replace(caller, via="session", address=address)
 
-    def _by_token(self, token: str, address: str | None) -> Caller | None:
+    def by_token(self, token: str, address: str | None) -> Caller | None:
+        """The caller that has this token, or None. Wrong ones are guesses."""
         digest = token_digest(token)
-        self._guesses.begin_token(address, digest)
+        self.guesses.begin_token(address, digest)
         caller = self._users.by_digest(digest)
-        self._guesses.end_token(address, digest, caller is not None)
+        self.guesses.end_token(address, digest, caller is not None)
         return caller
 
     async def _by_password(self, user: str, password: str, address: str | None) -> Caller | None:
         mine, shared = user_key(user, address), address_key(address)
-        wait_s = self._guesses.begin(mine) or self._guesses.begin(shared, FREE_GUESSES_OF_ADDRESS)
+        wait_s = self.guesses.begin(mine) or self.guesses.begin(shared, FREE_GUESSES_OF_ADDRESS)
         if wait_s > 0:
             raise too_many_guesses(wait_s)
         found = await self._pool.run(self._users.by_password, user, password)
         if found is None:
             return None
-        self._guesses.forget(mine)
-        self._guesses.undo(shared)
+        self.guesses.forget(mine)
+        self.guesses.undo(shared)
         return as_caller(found)
 
     def begin(self, caller: Caller) -> str:

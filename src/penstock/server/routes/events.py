@@ -21,7 +21,7 @@ from penstock.errors import PenstockError, error
 from penstock.server.http.context import Context, context_of
 from penstock.server.http.encode import encode_event
 from penstock.server.http.errors import internal_error, log
-from penstock.server.openapi import ERRORS
+from penstock.server.models import ERRORS
 from penstock.views.results import Event
 
 if TYPE_CHECKING:

@@ -10,8 +10,7 @@ from penstock.errors import error
 from penstock.server.http.body import read_model
 from penstock.server.http.context import context_of, user_of
 from penstock.server.http.encode import choose_format, encode_result, json_response
-from penstock.server.models import NewQueries, QueryChange, Registrations
-from penstock.server.openapi import ANSWER, ERRORS, json_body
+from penstock.server.models import ANSWER, ERRORS, NewQueries, QueryChange, Registrations, json_body
 from penstock.server.routes.statements import run_definition, run_statement
 
 router = APIRouter(prefix="/v1/queries", tags=["queries"], responses=ERRORS)

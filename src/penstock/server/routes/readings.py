@@ -18,9 +18,8 @@ from penstock.server.http.body import media_type_of, read_body
 from penstock.server.http.budget import BudgetShare
 from penstock.server.http.context import Context, context_of
 from penstock.server.http.decode import DECODERS, UNCOUNTED_BYTES, BodyLimits, NeedsRoom, decode_readings
-from penstock.server.models import PushReceipt
-from penstock.server.openapi import ERRORS, readings_body
-from penstock.streams.ingest.receipt import IngestReceipt
+from penstock.server.models import ERRORS, PushReceipt, readings_body
+from penstock.streams.ingest.readings import IngestReceipt
 
 router = APIRouter(prefix="/v1/tables", tags=["readings"])
 

@@ -13,8 +13,7 @@ from penstock.server.http.access import session_cookie
 from penstock.server.http.body import read_small_model
 from penstock.server.http.context import Context, caller_of, needs
 from penstock.server.http.encode import json_response
-from penstock.server.models import SessionReport, SignIn
-from penstock.server.openapi import ERRORS, json_body
+from penstock.server.models import ERRORS, SessionReport, SignIn, json_body
 
 router = APIRouter(prefix="/v1/session", tags=["session"], responses=ERRORS)
 

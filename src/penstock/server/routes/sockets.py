@@ -32,7 +32,7 @@ from penstock.server.http.encode import encode_event
 from penstock.server.http.errors import internal_error, log
 from penstock.server.routes.events import Framing, open_subscription, stream_events
 from penstock.server.routes.readings import KEY_MAX_CHARS, count_receipt, counting_refusals, receipt_facts, with_room
-from penstock.streams.ingest.receipt import IngestReceipt
+from penstock.streams.ingest.readings import IngestReceipt
 
 router = APIRouter(prefix="/v1")
 

@@ -18,8 +18,7 @@ from penstock.clock import format_timestamp
 from penstock.server.http.body import read_model
 from penstock.server.http.context import Context, caller_of, context_of, needs, user_of
 from penstock.server.http.encode import choose_format, encode_result, json_response
-from penstock.server.models import SqlRequest, StatementReports
-from penstock.server.openapi import ANSWER, ERRORS, json_body
+from penstock.server.models import ANSWER, ERRORS, SqlRequest, StatementReports, json_body
 
 T = TypeVar("T")
 router = APIRouter(prefix="/v1", tags=["sql"], responses=ERRORS)

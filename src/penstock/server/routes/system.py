@@ -20,8 +20,7 @@ from penstock.server.http.body import read_model
 from penstock.server.http.context import Context, caller_of, context_of, needs
 from penstock.server.http.encode import json_response
 from penstock.server.http.local_access import is_local_client
-from penstock.server.models import BackupRequest, HealthReport
-from penstock.server.openapi import ERRORS, json_body
+from penstock.server.models import ERRORS, BackupRequest, HealthReport, json_body
 from penstock.views.results import Health
 
 router = APIRouter(tags=["system"])

@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from penstock.server.http.context import context_of
 from penstock.server.http.encode import json_response
-from penstock.server.openapi import ERRORS
+from penstock.server.models import ERRORS
 
 router = APIRouter(prefix="/v1/tables", tags=["tables"], responses=ERRORS)
 

@@ -1,7 +1,7 @@
 """The last look at a text of Spark SQL: one query, over the relations of its plan, with functions that are known.
 
 The planner makes no other texts. This module does not rely on that: it reads the finished text again, as
-`pipeline.spark_parser` does with Spark's own parser, and refuses whatever it does not expect.
+`pipeline.spark_sql` does with Spark's own parser, and refuses whatever it does not expect.
 """
 
 from __future__ import annotations

@@ -15,8 +15,7 @@ import numpy as np
 from penstock.catalog.model import Table
 from penstock.catalog.rows import StaticRows
 from penstock.errors import PenstockError, error
-from penstock.streams.ingest.readings import Readings
-from penstock.streams.ingest.receipt import ReadingRefusal
+from penstock.streams.ingest.readings import ReadingRefusal, Readings
 
 InsertRows = Callable[[str, Sequence[Sequence[Any]]], int]
 

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from penstock.damage import damage_of
 from penstock.disk_sync import sync_folder
-from penstock.streams.ingest.receipt import IngestReceipt, ReadingRefusal
+from penstock.streams.ingest.readings import IngestReceipt, ReadingRefusal
 from penstock.streams.log.atomic_file import make_folder, store
 from penstock.streams.log.group_commit import read_keys
 from penstock.streams.log.segments import list_files

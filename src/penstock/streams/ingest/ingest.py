@@ -25,8 +25,14 @@ from penstock.settings import Settings
 from penstock.streams.ingest.discovery import Discovery
 from penstock.streams.ingest.idempotency import HOUR_US, KeyFile, pack_receipt
 from penstock.streams.ingest.keys import warm_up as warm_up_keys
-from penstock.streams.ingest.readings import Readings, Times, read_readings, read_resolved, require_stream
-from penstock.streams.ingest.receipt import IngestReceipt
+from penstock.streams.ingest.readings import (
+    IngestReceipt,
+    Readings,
+    Times,
+    read_readings,
+    read_resolved,
+    require_stream,
+)
 from penstock.streams.ingest.refusals import refuse
 from penstock.streams.ingest.rules import ACCEPTED, NO_TIME, warm_up
 from penstock.streams.ingest.sensor_order import Verdict

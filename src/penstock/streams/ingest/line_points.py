@@ -18,7 +18,7 @@ from penstock.catalog.model import TIME_COLUMN, Table
 from penstock.errors import PenstockError, error, suggest
 from penstock.streams.ingest.input_counts import InputCounts
 from penstock.streams.ingest.line_protocol import FieldValue, Point, line_pieces, parse_lines
-from penstock.streams.ingest.receipt import IngestReceipt
+from penstock.streams.ingest.readings import IngestReceipt
 from penstock.streams.ingest.values import parse_text
 from penstock.types import Type
 
@@ -156,11 +156,8 @@ class _Layout:
         self._keeps_times = table.options.time == "valid"
         self._static = {column.name: column.type for column in table.columns}
         self._settable = set(self._static if table.options.discover else table.key)
-        taken = {*self._static, TIME_COLUMN}
-        self._fields: dict[str, tuple[str, Type]] = {
-            f.name: (f.name if f.name not in taken else f"{table.stream.name}.{f.name}", f.type)
-            for f in table.stream.fields
-        }
+        spelled = table.field_names()
+        self._fields: dict[str, tuple[str, Type]] = {f.name: (spelled[f.name], f.type) for f in table.stream.fields}
         self._empty: dict[str, Any] = {spelled: None for spelled, _ in self._fields.values()}
         self.ignored: Counter[str] = Counter()
 

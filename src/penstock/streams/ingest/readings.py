@@ -20,8 +20,26 @@ import pyarrow as pa
 from penstock.catalog.model import TIME_COLUMN, StreamColumn, Table
 from penstock.errors import PenstockError, error, suggest
 from penstock.streams.ingest.columns import NO_TIME, Report, column_from_arrow, column_from_values, times_of
-from penstock.streams.ingest.receipt import ReadingRefusal
 from penstock.types import TEXT, TIMESTAMP, Field
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingRefusal:
+    """One reading that was not stored, and why."""
+
+    index: int
+    condition: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class IngestReceipt:
+    """What became of a push: how many readings are on disk, which were refused, and the log's head after."""
+
+    accepted: int
+    refused: tuple[ReadingRefusal, ...] = ()
+    position: int = 0
+
 
 Times = np.ndarray[Any, np.dtype[np.int64]]
 

@@ -11,8 +11,7 @@ from penstock.catalog.model import TIME_COLUMN, Table
 from penstock.clock import format_timestamp
 from penstock.errors import CONDITIONS
 from penstock.streams.ingest.deduplication import key_fields
-from penstock.streams.ingest.readings import Readings
-from penstock.streams.ingest.receipt import ReadingRefusal
+from penstock.streams.ingest.readings import ReadingRefusal, Readings
 from penstock.streams.ingest.rules import ACCEPTED, AHEAD, BEFORE, DUPLICATE
 from penstock.streams.ingest.sensor_order import Verdict
 from penstock.types import format_duration

@@ -19,7 +19,7 @@ from penstock.catalog.rows import Int32s, StaticRows
 from penstock.catalog.state import CatalogState
 from penstock.clock import Clock
 from penstock.streams.ingest.idempotency import KeyFile, Keys, stored_keys
-from penstock.streams.ingest.receipt import ReadingRefusal
+from penstock.streams.ingest.readings import ReadingRefusal
 from penstock.streams.ingest.rules import ACCEPTED, CLAMPED, DUPLICATE, LATE, UNORDERED
 from penstock.streams.ingest.sensor_order import Memory, SensorOrder, Verdict, advance, load_memory, save_memory
 from penstock.streams.log.segments import SIDECARS, Segment, list_what_is_there

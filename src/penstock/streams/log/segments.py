@@ -227,7 +227,7 @@ def lost_position(log_folder: Path, table_id: int, segments: Sequence[Segment], 
     """
     if first_missing(segments, first, end) is None:
         return None
-    return first_missing(segments, max(first, _journalled_floor(log_folder.parent, table_id)), end)
+    return first_missing(segments, max(first, load_state(log_folder.parent).retention(table_id)), end)
 
 
 def missing_file(table_id: int, position: int) -> PenstockError:
@@ -237,10 +237,6 @@ def missing_file(table_id: int, position: int) -> PenstockError:
         detail="the file is missing",
         hint="put it back from a backup",
     )
-
-
-def _journalled_floor(data_folder: Path, table_id: int) -> int:
-    return load_state(data_folder).retention(table_id)
 
 
 @dataclass(slots=True)

@@ -26,7 +26,7 @@ from penstock.errors import PenstockError
 from penstock.sensors.base import Reading, Row
 from penstock.streams.ingest.columns import column_from_arrow, column_from_values
 from penstock.streams.ingest.ingest import Ingest
-from penstock.streams.ingest.receipt import IngestReceipt
+from penstock.streams.ingest.readings import IngestReceipt
 from penstock.streams.sources.sensor_state import OpenedSensor
 from penstock.types import Field
 

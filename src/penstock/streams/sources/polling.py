@@ -58,14 +58,12 @@ class PollLimits:
     idle_s: float = 5.0
 
 
+@dataclass(slots=True, eq=False)
 class _Worker(Generic[TaskT]):
-    __slots__ = ("abandoned", "service", "since_s", "task")
-
-    def __init__(self) -> None:
-        self.task: TaskT | None = None
-        self.since_s = 0.0
-        self.abandoned = False
-        self.service: Service | None = None
+    task: TaskT | None = None
+    since_s: float = 0.0
+    abandoned: bool = False
+    service: Service | None = None
 
 
 class Poller(Generic[TaskT]):

@@ -29,53 +29,34 @@ class SensorState:
     holders: int
 
 
+@dataclass(slots=True, eq=False)
 class OpenedSensor(Task):
     """The manager's own record. Steps (open, read, close) are run by one thread at a time.
 
     `wanted` and `table` and `address` are set with the demand; the rest belongs to the step.
     """
 
-    __slots__ = (
-        "address",
-        "ending",
-        "errors",
-        "failure",
-        "failures",
-        "idle_s",
-        "last_error",
-        "last_error_us",
-        "last_reading_us",
-        "observed",
-        "opened_us",
-        "readings",
-        "reopen",
-        "sensor",
-        "shown",
-        "sid",
-        "table",
-        "wanted",
-    )
+    table: Table
+    sid: int
+    address: str
+    wanted: bool = False
+    reopen: bool = False  # the address or the fields changed: close, then open again
+    sensor: AnySensor | None = None
+    shown: State = "closed"
+    observed: bool = False  # the journal says that it is open
+    failure: Exception | None = None  # what a push sensor gave up with
+    ending: bool = False  # a push sensor said END
+    failures: int = 0  # in a row, for the back-off
+    idle_s: float = 0.0  # pause after the last NO_VALUE
+    readings: int = 0
+    errors: int = 0
+    last_error: str | None = None
+    last_error_us: int | None = None
+    last_reading_us: int | None = None
+    opened_us: int | None = None
 
-    def __init__(self, table: Table, sid: int, address: str) -> None:
-        super().__init__(table.id)
-        self.table = table
-        self.sid = sid
-        self.address = address
-        self.wanted = False
-        self.reopen = False  # the address or the fields changed: close, then open again
-        self.sensor: AnySensor | None = None
-        self.shown: State = "closed"
-        self.observed = False  # the journal says that it is open
-        self.failure: Exception | None = None  # what a push sensor gave up with
-        self.ending = False  # a push sensor said END
-        self.failures = 0  # in a row, for the back-off
-        self.idle_s = 0.0  # pause after the last NO_VALUE
-        self.readings = 0
-        self.errors = 0
-        self.last_error: str | None = None
-        self.last_error_us: int | None = None
-        self.last_reading_us: int | None = None
-        self.opened_us: int | None = None
+    def __post_init__(self) -> None:
+        Task.__init__(self, self.table.id)  # not by super(): a class with slots is made anew
 
     def note_error(self, text: str, now_us: int, count: int = 1) -> None:
         stream = self.table.stream

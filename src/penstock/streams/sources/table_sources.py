@@ -18,7 +18,7 @@ from penstock.sensors.base import Source
 from penstock.sensors.registry import find_connector, parse_options
 from penstock.services import Service
 from penstock.streams.ingest.input_counts import InputCounts
-from penstock.streams.ingest.receipt import IngestReceipt
+from penstock.streams.ingest.readings import IngestReceipt
 from penstock.streams.sources.outbox import will_pass
 
 _LOGGER = logging.getLogger("penstock.sources")
