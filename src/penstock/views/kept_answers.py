@@ -166,10 +166,10 @@ class KeptAnswers(Readiness):
             raise error("cycle_gone", cycle=query.mark.cycle, oldest=oldest)
         return join
 
-    def new_budget(self) -> RowBudget:
-        """What one answer may read of the log in this process."""
-        settings = self.settings
-        return RowBudget(settings.answer_read_max_rows, settings.result_max_rows, self.reads, self.run_tasks)
+    def new_budget(self, jobs: bool = True) -> RowBudget:
+        """What one answer may read of the log in this process. `jobs`: Spark's workers may read what is more."""
+        most, most_own = self.settings.answer_read_max_rows, self.settings.result_max_rows
+        return RowBudget(most, most_own, self.reads, self.run_tasks if jobs else None)
 
     def log_access(self, budget: RowBudget | None = None) -> LogAccess:
         """How one answer at the last cycle opens the log. Called under the lock."""
