@@ -52,6 +52,7 @@ class AnswerStore(RecordFold):
         self.cycle = 0
         self.start: Offset | None = None
         self.moved = 0  # the last cycle that did more than bring evaluations
+        self._came = 0  # the last cycle with readings, definitions or history
         self._listing = listing or (lambda table_id: list_readable(folder.log, table_id))
         self.complete: set[int] = set()  # queries with an answer that is kept current on a user's request
         self.orphans: dict[str, int] = {}  # bit matrices that no record names, and the cycle since when
@@ -86,7 +87,9 @@ class AnswerStore(RecordFold):
         """Whether Spark SQL may find something new: a cycle that only brought its own last answers changed nothing."""
         start, end = record.start, record.end
         came = start.data != end.data or start.journal != end.journal or bool(start.filling)
-        if came or not self.evaluations.took:
+        read_now = self.reads_queries and self._came == record.cycle - 1  # readers see rows one cycle later
+        self._came = record.cycle if came else self._came
+        if came or read_now or not self.evaluations.took:
             self.moved = record.cycle
 
     def _follow_definitions(self, before: int, record: CommitRecord) -> None:

@@ -191,7 +191,7 @@ class StandingQueries(KeptAnswers):
             if time.monotonic() > until:
                 break
             try:
-                held = self.held(name, asked=False)
+                held = self.held(name, asked=False, budget=self.new_budget(jobs=False))  # folding waits for no job
                 if len(held.inside()) > READY_MAX_ROWS:
                     self.storage_choice.too_large(held.query_id)
             except PenstockError:

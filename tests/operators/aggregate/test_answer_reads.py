@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from tests.pipeline.asking import ask, rows_of
 
-from penstock.clock import SECOND
+from penstock.clock import SECOND, format_timestamp
 from penstock.operators.resample import sample_task
 from penstock.views.results import Result
 from tests.operators.resample import streams as resampling
@@ -167,3 +167,43 @@ def test_resample_says_the_same_with_the_smallest_budget(
         assert resampling.in_order(ask(world.pipe.db, f"{ASKED} {WINDOW}")) == world.expected()
         assert world.answer(as_of=resampling.at(world.now())) == world.expected()
     assert world.pipe.db.standing.reads.most <= 1
+
+
+def test_a_selection_that_is_evaluated_when_asked_is_evaluated_by_workers(history: History) -> None:
+    history.ask(
+        "CREATE QUERY high AS SELECT id, value FROM probes WHERE value > 990 BEGIN (NOW - 900 SECONDS) END (NOW)"
+    )
+    history.ask("ALTER QUERY high SET STRATEGY none")
+    history.pipe.engine.drain()
+    inside = (history.times >= NOW_US - 900 * SECOND) & (history.values > 990)
+    expected = sorted(zip(history.ids[inside].tolist(), history.values[inside].tolist(), strict=True))
+    before, jobs = history.read(), history.jobs
+    assert sorted(rows_of(history.pipe.db.invoke("high").table)) == expected
+    assert history.jobs > jobs and history.read() - before <= MOST
+
+
+def test_an_answer_of_a_past_time_is_found_by_workers(history: History) -> None:
+    history.ask("CREATE QUERY past AS SELECT id, value FROM probes WHERE value < 9 BEGIN (NOW - 200 SECONDS) END (NOW)")
+    history.pipe.engine.drain()
+    at_us = NOW_US - 300 * SECOND
+    inside = (history.times >= at_us - 200 * SECOND) & (history.times <= at_us) & (history.values < 9)
+    expected = sorted(zip(history.ids[inside].tolist(), history.values[inside].tolist(), strict=True))
+    found = history.pipe.db.invoke("past", format_timestamp(at_us))
+    assert sorted(rows_of(found.table)) == expected and found.notices
+
+
+def test_a_condition_that_lasts_is_followed_by_workers(history: History) -> None:
+    history.ask(
+        "CREATE QUERY lasting AS SELECT id, value FROM probes WHERE value < 800 FOR 20 MILLISECONDS"
+        " BEGIN (NOW - 300 SECONDS) END (NOW)"
+    )
+    history.pipe.engine.drain()
+    expected = []
+    for sensor in PLACES:
+        mine = history.ids == sensor
+        since: int | None = None
+        for ts, value in zip(history.times[mine].tolist(), history.values[mine].tolist(), strict=True):
+            since = None if value >= 800 else ts if since is None else since
+            if since is not None and ts - since >= 20_000 and ts >= NOW_US - 300 * SECOND:
+                expected.append((sensor, value))
+    assert sorted(rows_of(history.pipe.db.invoke("lasting").table)) == sorted(expected)

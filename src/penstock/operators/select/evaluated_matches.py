@@ -13,7 +13,7 @@ from penstock.cycle.positions import BLOCK_ROWS
 from penstock.expr.expression import columns_of
 from penstock.expr.predicate_index import PredicateIndex
 from penstock.expr.row_lists import set_bits
-from penstock.operators.base.log_reader import LogReader, offsets_in
+from penstock.operators.base.log_reader import TASK_ROWS, LogReader, LogSource, offsets_in
 from penstock.operators.base.ranges import Range, Ranges, from_position, inside, joined, outside
 from penstock.operators.join.partnered_rows import Blocks
 from penstock.operators.select.position_lists import Ints
@@ -98,11 +98,31 @@ class MatchEvaluator:
     def __call__(self, first: int, end: int) -> Ints:
         """The positions in [first, end) that match; rows that retention has taken do not."""
         log_reader = self.reader()
-        index = PredicateIndex([(1, self.plan.static_predicate, self.plan.stream_predicate)])
-        wanted = columns_of(self.plan.stream_predicate) if self.plan.stream_predicate is not None else set()
-        found = [np.empty(0, np.int64)]
-        for low in range(first, end, EVALUATE_ROWS):
-            for start, vids, columns in log_reader.runs(low, min(end, low + EVALUATE_ROWS), wanted):
-                matrix = index.match_matrix(columns, vids, log_reader.static.versions())
-                found.append(set_bits(matrix.words[matrix.row_of[0]]) + start)
-        return np.concatenate(found)
+        if log_reader.affords(end - first):
+            return evaluate_matches(log_reader, self.plan, first, end)
+        pieces = [(low, min(end, low + TASK_ROWS)) for low in range(first, end, TASK_ROWS)]
+        return np.concatenate(log_reader.run([_MatchTask(log_reader.source, self.plan, piece) for piece in pieces]))
+
+
+@dataclass(frozen=True, slots=True)
+class _MatchTask:
+    """`evaluate_matches` in a worker."""
+
+    source: LogSource
+    plan: SelectPlan
+    positions: Range
+
+    def __call__(self) -> Ints:
+        return evaluate_matches(self.source.open(), self.plan, *self.positions)
+
+
+def evaluate_matches(log_reader: LogReader, plan: SelectPlan, first: int, end: int) -> Ints:
+    """The positions in [first, end) that match a plan."""
+    index = PredicateIndex([(1, plan.static_predicate, plan.stream_predicate)])
+    wanted = columns_of(plan.stream_predicate) if plan.stream_predicate is not None else set()
+    found = [np.empty(0, np.int64)]
+    for low in range(first, end, EVALUATE_ROWS):
+        for start, vids, columns in log_reader.runs(low, min(end, low + EVALUATE_ROWS), wanted):
+            matrix = index.match_matrix(columns, vids, log_reader.static.versions())
+            found.append(set_bits(matrix.words[matrix.row_of[0]]) + start)
+    return np.concatenate(found)

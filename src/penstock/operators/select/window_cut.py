@@ -9,7 +9,7 @@ import numpy as np
 
 from penstock.catalog.rows import StaticRows
 from penstock.expr.windows import FOREVER, RowsWindow, TimeWindow, Window
-from penstock.operators.base.log_reader import LogReader, TimedPositions, no_rows, offsets_in
+from penstock.operators.base.log_reader import LogReader, LogSource, TimedPositions, no_rows, offsets_in
 from penstock.operators.join.partnered_rows import Blocks
 from penstock.operators.select.hold import HoldPositions
 from penstock.operators.select.match_positions import MatchPositions
@@ -140,6 +140,20 @@ def counted_rows(matches: WindowMatches, at: WindowAt, log_reader: LogReader) ->
     return rows.take(np.flatnonzero(matches.passing[rows.vids]))
 
 
+@dataclass(frozen=True, slots=True)
+class _NewestTask:
+    """`newest_counted` in a worker."""
+
+    source: LogSource
+    matches: WindowMatches
+    at: WindowAt
+    window: RowsWindow
+
+    def __call__(self) -> TimedPositions:
+        log_reader = self.source.open()
+        return newest_counted(self.matches, self.at, self.window, log_reader, log_reader.static)
+
+
 def newest_counted(
     matches: WindowMatches, at: WindowAt, window: RowsWindow, log_reader: LogReader, static: StaticRows
 ) -> TimedPositions:
@@ -154,6 +168,12 @@ def newest_counted(
     kept = no_rows()
     read, step = 0, 4
     while read < len(files):
+        coming = sum(f.end - f.first for f in files[read : read + step])
+        if matches.base is None and not log_reader.affords(coming):
+            task = _NewestTask(log_reader.source, replace(matches, matches={}), at, window)
+            (found,) = log_reader.run([task])
+            assert isinstance(found, TimedPositions)
+            return found
         taken = [_counted_in(f.first, f.end, matches, at, log_reader) for f in files[read : read + step]]
         read, step = read + step, step * 2
         together = _union([kept, *taken])
