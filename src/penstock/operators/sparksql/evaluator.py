@@ -203,7 +203,8 @@ class Evaluator:
             no_table_changed = (
                 len(reads) == len(plan.relations) or self._journals.get(query_id) == moment.offset.journal
             )
-            if last and no_table_changed and rests_on_joins(plan, reads) and are_same(picked, before):
+            told = last is not None and last.cycle >= self._put.get(query_id, 0)  # no newer one waits for its record
+            if last and told and no_table_changed and rests_on_joins(plan, reads) and are_same(picked, before):
                 self._tell(query_id, replace(last, cycle=cycle, now_us=moment.now_us))
                 return
             plan = with_text(plan, definition, moment.state)
