@@ -81,7 +81,7 @@ def _live_pass(definitions: Definitions, table: Table) -> _Live:
 
 def _follow(live: _Live, definitions: Definitions, table: Table, query_id: int) -> None:
     plan = _any_plan(definitions, table, query_id)
-    selection = plan.selection if plan is not None else None
+    selection = plan.kernel.selection if plan is not None and plan.kernel is not None else None
     if selection is not None and meets_rows(definitions.state.queries_by_id[query_id], selection):
         live.shared.add(query_id, selection)
     elif query_id in live.shared:
@@ -104,13 +104,14 @@ def _fill_pass(definitions: Definitions, table: Table, only: frozenset[int]) -> 
         fill = fills[table.id] = _Fill(only, mark, SelectStep(definitions.functions()), AggregateStep())
         for query_id in only:
             plan = _any_plan(definitions, table, query_id)
-            if plan is None:
+            kernel = plan.kernel if plan is not None else None
+            if kernel is None:
                 continue
             # Whatever its strategy is by now: history that a cycle was planned to read is known from then on.
-            if plan.selection is not None and not definitions.state.queries_by_id[query_id].paused:
-                fill.shared.add(query_id, plan.selection)
-            elif plan.aggregation is not None and plan.aggregation.table_id == table.id:
-                fill.slices.add(query_id, plan.aggregation)
+            if kernel.selection is not None and not definitions.state.queries_by_id[query_id].paused:
+                fill.shared.add(query_id, kernel.selection)
+            elif kernel.aggregation is not None and kernel.aggregation.table_id == table.id:
+                fill.slices.add(query_id, kernel.aggregation)
     return fill
 
 
@@ -119,7 +120,7 @@ def _sliced_over(definitions: Definitions, table: Table, query_id: int) -> tuple
     plan = _any_plan(definitions, table, query_id)
     if plan is None:
         return ()
-    own = (plan.aggregation,) if plan.aggregation is not None else ()
+    own = (plan.kernel.aggregation,) if plan.kernel is not None and plan.kernel.aggregation is not None else ()
     definition = definitions.state.queries_by_id[query_id]
     # Aggregates over the newest rows read them on request.
     return tuple(

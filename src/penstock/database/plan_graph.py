@@ -9,6 +9,7 @@ from penstock.catalog.model import QueryDefinition, Table
 from penstock.catalog.state import CatalogState
 from penstock.errors import expect
 from penstock.expr.expression import Expr
+from penstock.operators.base.view import view_of
 from penstock.sql.explain.notation import show, show_window
 from penstock.sql.explain.resample import show_call
 from penstock.sql.plan import AggregatePlan, JoinPlan, Plan, ResamplePlan, SelectPlan, SparkPlan, plan_from_json
@@ -74,7 +75,11 @@ def _draw(drawing: _Drawing, plan: Plan, state: CatalogState) -> int:
     sources = [] if plan.window_join is None else [_join(drawing, plan.window_join, state)]
     if plan.over_results is not None:
         return _with_scalars(drawing, plan.over_results, drawing.add(_slices(plan.over_results), *sources), state)
-    return _of_text(drawing, plan.spark, sources, state) if plan.spark is not None else sources[0]
+    if plan.spark is not None:
+        return _of_text(drawing, plan.spark, sources, state)
+    if plan.kernel is not None and plan.kernel is not plan.pure_join:
+        return drawing.add(Box(plan.operator, (view_of(plan.operator).runs(plan),)), _draw(drawing, plan.kernel, state))
+    return sources[0]
 
 
 def _stream(

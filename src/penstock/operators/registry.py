@@ -1,6 +1,6 @@
 """The operators. `Plan.operator` names one; its package has the parts that other packages load by that name.
 
-A new operator is a package with a plan, a rule and a view, and one line here.
+A new operator is a package and one line here: docs/internals/new-operator.md.
 """
 
 from __future__ import annotations
@@ -18,6 +18,9 @@ OPERATORS: dict[str, str] = {
     "resample": "penstock.operators.resample",
     "sparksql": "penstock.operators.sparksql",
 }
+
+# Operators with a rule of their own (`rule.RULE`), which is asked before those of `sql.planning.rules`.
+RULED: list[str] = []
 
 
 @cache

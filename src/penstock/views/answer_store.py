@@ -156,8 +156,8 @@ class AnswerStore(RecordFold):
         else:
             known.pending = plan.windows if plan.windows != known.window else None
             known.reach = min(known.reach, self._reach(whole, plan, definition.start_us))
-        if whole.aggregation is not None or whole.over_results is not None:
-            self.slices.take(query_id, whole.aggregation, tuple(scalar.plan for scalar in whole.scalars))
+        if plan.aggregation is not None or whole.over_results is not None:
+            self.slices.take(query_id, plan.aggregation, tuple(scalar.plan for scalar in whole.scalars))
         else:
             self.slices.forget(query_id)
         if plan.window_join is not None:
@@ -169,7 +169,7 @@ class AnswerStore(RecordFold):
         known.plan, known.error = plan, definition.quarantined
         if known.error is not None:
             known.error_condition = "query_quarantined"
-        known.top = whole.over_results
+        known.whole, known.top = whole, whole.over_results
         if not plan.tables_read <= self.state.tables_by_id.keys():
             # An older version could register a query over a table that was dropped at that moment.
             known.error, known.error_condition = "a table that the query reads was dropped", "table_not_found"

@@ -48,13 +48,8 @@ class QueryState:
     evaluated: EvaluatedMatches = field(default_factory=EvaluatedMatches)
     strategy: str | None = None  # the strategy that a user asked for
     lasting: HoldCache | None = None  # of a condition that has to last
+    whole: Plan | None = None  # the query's plan, of which `plan` is what kernels run
     top: AggregatePlan | None = None  # what a join's results are aggregated by, if these are no answer themselves
-
-    @property
-    def whole(self) -> Plan:
-        """The plan with what a join's results are aggregated by; of a text of Spark SQL the join below it."""
-        join = self.plan.window_join
-        return self.plan if self.top is None or join is None else JoinAggregatePlan(join, self.top)
 
     @property
     def operator(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from penstock.expr.expression import Column, substituted
+from penstock.operators.registry import part_of
 from penstock.sql.explain.aggregate import aggregate_lines, join_aggregate_lines, reader_lines
 from penstock.sql.explain.join import join_lines
 from penstock.sql.explain.notation import show, show_conditions, show_outputs, show_table, show_window
@@ -54,7 +55,8 @@ def explain(plan: Plan, state: SqlCatalog) -> str:
         return "\n".join(resample_lines(plan))
     if isinstance(plan, TreePlan):
         return "\n".join(_on_demand_lines(plan.on_demand))
-    assert isinstance(plan, SparkPlan)
+    if not isinstance(plan, SparkPlan):
+        return "\n".join(part_of(plan.operator, "explain").lines(plan, state))
     lines = [f"Spark SQL: {plan.reason}"]
     if plan.core is not None:
         lines += [f"  {line}" for line in join_lines(plan.core, state)]

@@ -154,7 +154,7 @@ class _Plain:
         return ()
 
 
-class _Kernel(_Plain):
+class KernelQuery(_Plain):
     """A plan that kernels run as a whole."""
 
     __slots__ = ()
@@ -196,7 +196,7 @@ class Lasting:
 
 
 @dataclass(frozen=True, slots=True)
-class SelectPlan(_Kernel):
+class SelectPlan(KernelQuery):
     """Rows of one stream that satisfy both predicates inside the window, projected.
 
     A row enters in the cycle that reads it from the log and leaves with the window. Late rows enter when
@@ -296,7 +296,7 @@ class JoinTable:
 
 
 @dataclass(frozen=True, slots=True)
-class JoinPlan(_Kernel):
+class JoinPlan(KernelQuery):
     """Combinations of rows, one per input, inside each other's windows. One input alone has tables beside it, and no key or condition.
 
     `bounds[i][j]` is how much later (microseconds) input j's row may be than input i's, tightened over all paths; None:
@@ -392,7 +392,7 @@ class CorrelatedGroups:
 
 
 @dataclass(frozen=True, slots=True)
-class AggregatePlan(_Kernel):
+class AggregatePlan(KernelQuery):
     """Aggregates over the rows of one stream that satisfy both predicates inside the window, per group.
 
     Emits one row per group that has rows, without keys always one. With `panes` a group has a row for each pane that holds
@@ -471,7 +471,7 @@ class ScalarSubquery:
 
 
 @dataclass(frozen=True, slots=True)
-class JoinAggregatePlan(_Kernel):
+class JoinAggregatePlan(KernelQuery):
     """Aggregates over the results of a window join. All its inputs have the same window; the join runs in its step.
 
     Emits what an `AggregatePlan` emits. Keys and arguments of `top` name columns as the join's outputs do (alias.column); its

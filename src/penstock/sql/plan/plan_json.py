@@ -7,11 +7,15 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import orjson
+
+from penstock.errors import PenstockError
 from penstock.expr import expression as expressions
 from penstock.expr import windows
 from penstock.expr.expression import Expr
 from penstock.expr.windows import TimeWindow
 from penstock.operators.aggregate.partials.cell_sums import Panes
+from penstock.operators.registry import OPERATORS, part_of
 from penstock.sql.plan.nodes import (
     AggregateCall,
     AggregatePlan,
@@ -46,10 +50,13 @@ def has_latch(stored: bytes) -> bool:
 
 
 def selected_table(stored: bytes) -> int:
-    """The stream that a stored selection or aggregation reads; of the rest of its plan nothing is read."""
+    """The stream that cycles read for a stored plan; of the rest of a selection or aggregation nothing is read."""
     found = _TABLE.match(stored)
-    assert found is not None, stored[:80]
-    return int(found[1])
+    if found is not None:
+        return int(found[1])
+    kernel = plan_from_json(orjson.loads(stored)).kernel
+    assert kernel is not None, stored[:80]
+    return kernel.uses[0].table_id
 
 
 _TABLE = re.compile(rb'\{"kind":"(?:select|aggregate)","table":(\d+)')
@@ -91,7 +98,9 @@ def plan_to_json(plan: Plan) -> dict[str, Any]:
         return _aggregate_json(plan)
     if isinstance(plan, JoinAggregatePlan):
         return {"kind": "join_aggregate", "join": plan_to_json(plan.join), "top": _aggregate_json(plan.top)}
-    assert isinstance(plan, SparkPlan)
+    if not isinstance(plan, SparkPlan):
+        fields: dict[str, Any] = part_of(plan.operator, "plan").to_json(plan)
+        return {"kind": plan.operator, **fields}
     return {
         "kind": "spark",
         "text": plan.sql,
@@ -143,6 +152,12 @@ def plan_from_json(data: dict[str, Any]) -> Plan:
         join = _core_of(data["join"])
         assert join is not None
         return JoinAggregatePlan(join, _aggregate_of(data["top"]))
+    if data["kind"] in OPERATORS:
+        plan: Plan = part_of(data["kind"], "plan").from_json(data)
+        return plan
+    if data["kind"] != "spark":
+        detail = f'a query has a plan of the kind "{data["kind"]}"'
+        raise PenstockError("folder_too_new", detail)
     make: Callable[..., SparkPlan] = SparkPlan
     if "top" in data:
         make = partial(QueryAggregatePlan, top=_aggregate_of(data["top"]))

@@ -8,38 +8,29 @@ from functools import partial
 from sqlglot import exp
 
 from penstock.errors import error
-from penstock.expr.expression import Expr, is_static
-from penstock.expr.windows import EVERYTHING
 from penstock.sql.binding.context import BindingInput, BoundQuery, Collected, SystemTables
 from penstock.sql.binding.query import QueryBinder
 from penstock.sql.binding.within import check_within
-from penstock.sql.kernel_expressions import NotCovered, lower
-from penstock.sql.nodes import Hold
+from penstock.sql.kernel_expressions import NotCovered
 from penstock.sql.plan import (
-    Lasting,
-    Output,
     Plan,
     QueryAggregatePlan,
     ResamplePlan,
-    SelectPlan,
     SparkPlan,
     TreePlan,
 )
-from penstock.sql.planning.aggregate.correlated import correlated_plan, is_correlated
 from penstock.sql.planning.aggregate.join_results import aggregates_over_join, aggregates_over_read_join
 from penstock.sql.planning.aggregate.latch import check_latch, refuse_uncovered
 from penstock.sql.planning.aggregate.on_demand import on_demand
 from penstock.sql.planning.aggregate.own_windows import share_own_window, take_own_windows
-from penstock.sql.planning.aggregate.planner import aggregate_plan, is_aggregation
-from penstock.sql.planning.aggregate.scalar_subqueries import has_scalar_subqueries, plan_beside_scalars
-from penstock.sql.planning.aggregate.stream_with_tables import is_stream_with_tables, stream_with_tables_plan
+from penstock.sql.planning.aggregate.planner import is_aggregation
 from penstock.sql.planning.distinct import group_distinct, ungroup_distinct
 from penstock.sql.planning.join.extraction import extract_join
-from penstock.sql.planning.join.planner import is_window_join, join_plan
-from penstock.sql.planning.one_stream import one_stream
-from penstock.sql.planning.relations import all_of, conjuncts, place_relations, refuse_clauses, settle
+from penstock.sql.planning.join.planner import is_window_join
+from penstock.sql.planning.relations import place_relations, settle
 from penstock.sql.planning.resample.planner import after_scans, resample_plan
 from penstock.sql.planning.resample.rewrite import resamples, write_out_resamples
+from penstock.sql.planning.rules import SELECTION, rules_for
 from penstock.sql.positions import point, span_of
 from penstock.sql.scope import SqlCatalog, fold
 from penstock.sql.spark.text import spark_sql
@@ -94,21 +85,17 @@ def plan_query(
             reason = str(failure)
     elif shared:
         joined = joins and standing
-        try:
-            if joined and not latched and has_scalar_subqueries(bound):
-                return plan_beside_scalars(bound)
-            if joined and is_window_join(bound):
-                return join_plan(bound)
-            if joined and is_correlated(bound) and not latched:
-                return correlated_plan(bound)
-            if joined and is_stream_with_tables(bound) and not latched:
-                return stream_with_tables_plan(bound)
-            plan = aggregate_plan(bound, state) if joined and is_aggregation(bound) else _select_plan(bound)
-            if joined:
+        for rule in rules_for(bound, latched) if joined else (SELECTION,):
+            try:
+                plan = rule.plan(bound, state)
+            except NotCovered as failure:
+                reason = str(failure)
+                if rule.decides:
+                    break
+                continue
+            if joined and rule.one_stream:
                 _refuse_hint(bound, "one stream is read as it comes; there is no join")
             return plan
-        except NotCovered as failure:
-            reason = str(failure)
         if joined and is_window_join(bound):
             share_own_window(bound.collected.contexts[0])
             try:
@@ -155,40 +142,6 @@ def plan_query(
         ),
         core=core,
     )
-
-
-def _select_plan(bound: BoundQuery) -> SelectPlan:
-    """The question as one pass over one stream, or NotCovered with the reason."""
-    query, source = one_stream(bound)
-    assert source.table is not None
-    refuse_clauses(bound.collected.contexts[0])
-    outputs = tuple(
-        Output(field.name, field.type, lower(item.this))
-        for field, item in zip(bound.fields, query.expressions, strict=True)
-    )
-    asked = conjuncts(query.args.get("where"))
-    held = [condition for condition in asked if isinstance(condition, Hold)]
-    conditions = [lower(condition) for condition in asked if not isinstance(condition, Hold)]
-    stream = all_of([c for c in conditions if not is_static(c)])
-    lasting = _lasting(held, stream)
-    plan = SelectPlan(
-        table_id=source.table.id,
-        outputs=outputs,
-        window=source.window or EVERYTHING,
-        static_predicate=all_of([c for c in conditions if is_static(c)]),
-        stream_predicate=stream if lasting is None else lower(held[0].this),
-        lasting=lasting,
-    )
-    if lasting is not None and plan.functions:
-        raise NotCovered("a user's function beside FOR runs as Spark SQL")
-    return plan
-
-
-def _lasting(held: list[Hold], beside: Expr | None) -> Lasting | None:
-    """What has to last: the shared pass meets its condition, and what else is asked waits until it has lasted."""
-    if len(held) > 1:
-        raise NotCovered("more than one condition that has to hold FOR some time runs as Spark SQL")
-    return Lasting(held[0].us, beside) if held else None
 
 
 def _refuse_hint(bound: BoundQuery, reason: str) -> None:

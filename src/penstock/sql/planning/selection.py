@@ -1,0 +1,46 @@
+"""Bound SELECT -> SelectPlan: readings of one stream."""
+
+from __future__ import annotations
+
+from penstock.expr.expression import Expr, is_static
+from penstock.expr.windows import EVERYTHING
+from penstock.sql.binding.context import BoundQuery
+from penstock.sql.kernel_expressions import NotCovered, lower
+from penstock.sql.nodes import Hold
+from penstock.sql.plan import Lasting, Output, SelectPlan
+from penstock.sql.planning.one_stream import one_stream
+from penstock.sql.planning.relations import all_of, conjuncts, refuse_clauses
+
+
+def select_plan(bound: BoundQuery) -> SelectPlan:
+    """The question as one pass over one stream, or NotCovered with the reason."""
+    query, source = one_stream(bound)
+    assert source.table is not None
+    refuse_clauses(bound.collected.contexts[0])
+    outputs = tuple(
+        Output(field.name, field.type, lower(item.this))
+        for field, item in zip(bound.fields, query.expressions, strict=True)
+    )
+    asked = conjuncts(query.args.get("where"))
+    held = [condition for condition in asked if isinstance(condition, Hold)]
+    conditions = [lower(condition) for condition in asked if not isinstance(condition, Hold)]
+    stream = all_of([c for c in conditions if not is_static(c)])
+    lasting = _lasting(held, stream)
+    plan = SelectPlan(
+        table_id=source.table.id,
+        outputs=outputs,
+        window=source.window or EVERYTHING,
+        static_predicate=all_of([c for c in conditions if is_static(c)]),
+        stream_predicate=stream if lasting is None else lower(held[0].this),
+        lasting=lasting,
+    )
+    if lasting is not None and plan.functions:
+        raise NotCovered("a user's function beside FOR runs as Spark SQL")
+    return plan
+
+
+def _lasting(held: list[Hold], beside: Expr | None) -> Lasting | None:
+    """What has to last: the shared pass meets its condition, and what else is asked waits until it has lasted."""
+    if len(held) > 1:
+        raise NotCovered("more than one condition that has to hold FOR some time runs as Spark SQL")
+    return Lasting(held[0].us, beside) if held else None

@@ -1,0 +1,55 @@
+"""The example as readers see it: the rows of the selection inside its window, sorted and cut when asked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from penstock.catalog.model import QueryDefinition
+from penstock.errors import expect
+from penstock.operators.base.answer import AnswerAt
+from penstock.operators.base.answer_owner import AnswerOwner
+from penstock.operators.base.log_access import LogAccess
+from penstock.operators.base.row_order import sorted_rows
+from penstock.operators.base.table_answer import TableAnswer
+from penstock.operators.select.view import SelectView
+from penstock.sql.plan import Plan
+from penstock.sql.plan.sorting import Sorted
+from penstock.views.feed import Mark
+from tests.operators.example.plan import TopPlan
+
+
+@dataclass(frozen=True, slots=True)
+class TopAt(TableAnswer):
+    """The answer at a cycle: one table, so two cycles are compared row by row."""
+
+    cycle: int
+    query_id: int
+    rows_inside: AnswerAt
+    sorted: Sorted
+
+    @property
+    def now_us(self) -> int | None:
+        return self.rows_inside.now_us
+
+    @property
+    def floors(self) -> tuple[int, ...]:
+        return self.rows_inside.floors
+
+    def answer(self) -> pa.Table:
+        return sorted_rows(self.rows_inside.rows(self.rows_inside.inside()), self.sorted)
+
+
+class TopView(SelectView):
+    """Matches are kept as those of any selection; only `at` is different."""
+
+    def at(self, views: AnswerOwner, query: QueryDefinition, mark: Mark, log: LogAccess, asked: bool) -> AnswerAt:
+        plan = expect(TopPlan, views.store.answers[query.id].whole)
+        return TopAt(mark.cycle, query.id, super().at(views, query, mark, log, asked), plan.sorted)
+
+    def runs(self, plan: Plan) -> str:
+        return "shared pass, sorted"
+
+
+VIEW = TopView()
