@@ -26,6 +26,7 @@ def small(db: Database) -> Iterator[Database]:
     ts = pa.array([BEGAN_US + n * 15_000 for n in range(ROWS)], pa.timestamp("us", "UTC"))
     ids, values = pa.array([1 + n % 2 for n in range(ROWS)], pa.int32()), pa.array([float(n % 7) for n in range(ROWS)])
     db.push("probes", pa.table({"id": ids, "ts": ts, "value": values}))
+    db.wait_for_own_writes()  # a query that comes in the same cycle would meet them as new rows
     yield db
     db.standing.settings = settings
 
