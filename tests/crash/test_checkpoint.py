@@ -37,17 +37,21 @@ class Spark:
     def __init__(self) -> None:
         self.readStream = self.writeStream = self.sparkContext = self
         self.defaultParallelism = 2
-        self.options: dict[str, str] = {}
+        self.given: dict[str, str] = {}
         self.started: list[dict[str, str]] = []
         self.found: list[list[Path]] = []
         self.commit: list[Callable[[Any, int], None]] = []
 
     def format(self, _name: str) -> Spark:
-        self.options = {}
+        self.given = {}
+        return self
+
+    def options(self, **given: str) -> Spark:
+        self.given |= given
         return self
 
     def option(self, name: str, value: str) -> Spark:
-        self.options[name] = value
+        self.given[name] = value
         return self
 
     def load(self) -> Spark:
@@ -64,9 +68,9 @@ class Spark:
         return self
 
     def start(self) -> Query:
-        checkpoint = Path(self.options["checkpointLocation"])
+        checkpoint = Path(self.given["checkpointLocation"])
         self.found.append(list(checkpoint.rglob("*")))
-        self.started.append(self.options)
+        self.started.append(self.given)
         plan(checkpoint, "")
         return Query()
 
