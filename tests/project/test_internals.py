@@ -20,7 +20,29 @@ WALKS = "reading cycle subscriber statement select window-join aggregate restart
 NAMES_MAX = 10
 SUBSCRIBER_MODULES_MAX = 8
 # Words in code marks that are no names of ours: columns, options and facts that the page explains itself.
-WORDS = {"ts", "_at", "at", "runs", "kernel", "operator", "plan.py", "rule.py", "view.py", "explain.py", "RULE", "VIEW", "lines", "to_json", "from_json", "_vid", "ppm", "head", "end", "penstock.connect", "penstock.services"}
+WORDS = {
+    "ts",
+    "_at",
+    "at",
+    "runs",
+    "kernel",
+    "operator",
+    "plan.py",
+    "rule.py",
+    "view.py",
+    "explain.py",
+    "RULE",
+    "VIEW",
+    "lines",
+    "to_json",
+    "from_json",
+    "_vid",
+    "ppm",
+    "head",
+    "end",
+    "penstock.connect",
+    "penstock.services",
+}
 
 
 def quoted(text: str) -> list[str]:
