@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.pipeline.asking import ask, rows_of
 
 from penstock.clock import SECOND, format_timestamp
 from penstock.operators.resample import sample_task
 from penstock.views.results import Result
 from tests.operators.resample import streams as resampling
 from tests.operators.resample.streams import ASKED, WINDOW, World
+from tests.spark.asking import ask, rows_of
 from tests.support.pipe import BEGAN_US, Pipe
 
 MOST = 1000

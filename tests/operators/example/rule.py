@@ -5,7 +5,7 @@ from __future__ import annotations
 from penstock.sql.binding.context import BoundQuery
 from penstock.sql.kernel_expressions import NotCovered
 from penstock.sql.planning.row_order import sorting_of
-from penstock.sql.planning.rules import Rule
+from penstock.sql.planning.rules import PlanRule
 from penstock.sql.planning.selection import select_plan
 from penstock.sql.scope import SqlCatalog
 from tests.operators.example.plan import TopPlan
@@ -30,4 +30,4 @@ def plan(bound: BoundQuery, state: SqlCatalog) -> TopPlan:
         bound.query.args.update({clause: found for clause, found in clauses.items() if found is not None})
 
 
-RULE = Rule(applies, plan, one_stream=True, decides=False)
+RULE = PlanRule(applies, plan, one_stream=True, decides=False)

@@ -22,7 +22,7 @@ from penstock.sql.scope import SqlCatalog
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class PlanRule:
     """`applies` looks at clauses only; `plan` raises NotCovered with the reason. `latch`: also for questions with LATCH."""
 
     applies: Callable[[BoundQuery], bool]
@@ -32,18 +32,18 @@ class Rule:
     decides: bool = True  # where it does not cover the question, no other rule is asked
 
 
-SELECTION = Rule(lambda bound: True, lambda bound, state: select_plan(bound), latch=True, one_stream=True)
+SELECTION = PlanRule(lambda bound: True, lambda bound, state: select_plan(bound), latch=True, one_stream=True)
 RULES = (
-    Rule(has_scalar_subqueries, lambda bound, state: plan_beside_scalars(bound)),
-    Rule(is_window_join, lambda bound, state: join_plan(bound), latch=True),
-    Rule(is_correlated, lambda bound, state: correlated_plan(bound)),
-    Rule(is_stream_with_tables, lambda bound, state: stream_with_tables_plan(bound)),
-    Rule(is_aggregation, aggregate_plan, latch=True, one_stream=True),
+    PlanRule(has_scalar_subqueries, lambda bound, state: plan_beside_scalars(bound)),
+    PlanRule(is_window_join, lambda bound, state: join_plan(bound), latch=True),
+    PlanRule(is_correlated, lambda bound, state: correlated_plan(bound)),
+    PlanRule(is_stream_with_tables, lambda bound, state: stream_with_tables_plan(bound)),
+    PlanRule(is_aggregation, aggregate_plan, latch=True, one_stream=True),
     SELECTION,
 )
 
 
-def rules_for(bound: BoundQuery, latched: bool) -> Iterator[Rule]:
+def rules_for(bound: BoundQuery, latched: bool) -> Iterator[PlanRule]:
     """The rules that apply to a standing query, in order."""
-    own: list[Rule] = [part_of(operator, "rule").RULE for operator in RULED]
+    own: list[PlanRule] = [part_of(operator, "rule").RULE for operator in RULED]
     return (rule for rule in (*own, *RULES) if (rule.latch or not latched) and rule.applies(bound))

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pytest
-from tests.pipeline.asking import answer, rows_of
 
 from penstock.database.database import Database
+from tests.spark.asking import answer, rows_of
 
 MOST, ROWS = 100, 4000
 BEGAN_US = 1_767_607_200_000_000
