@@ -50,7 +50,7 @@ class Asked:
 
     def __init__(self, server: ServerProcess) -> None:
         self.server = server
-        self.http = httpx.Client(base_url=server.url, timeout=60)
+        self.http = httpx.Client(base_url=server.url, timeout=240)
         self.rows: Counter[tuple[Any, ...]] = Counter()
         self.started_with = server.process.pid
 

@@ -33,7 +33,7 @@ def wait_for_the_fill(db: Database, name: str) -> None:
     eventually(lambda: db.query(name)["state"] == "RUNNING")
 
 
-def eventually(condition: Callable[[], bool], timeout_s: float = 120.0) -> None:
+def eventually(condition: Callable[[], bool], timeout_s: float = 240.0) -> None:
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline, "it did not happen in time"
