@@ -84,6 +84,8 @@ def test_keys_and_links_lead_to_every_page_and_the_theme_stays(visitor: Visitor)
     visitor.button("Theme: auto")
     visitor.button("Theme: light")
     expect(visitor.page.locator("body")).to_have_class(re.compile("body--dark"))
+    # The browser is told to remember it a moment after it is shown.
+    visitor.until(lambda: "theme=dark" in str(visitor.page.evaluate("document.cookie")))
     visitor.go("system")
     expect(visitor.page.locator("body")).to_have_class(re.compile("body--dark"))
 
