@@ -1,0 +1,1 @@
+"""What every operator promises, checked for each name in the registry."""

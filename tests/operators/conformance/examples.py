@@ -1,0 +1,44 @@
+"""Three questions per operator. A new operator adds its own here; without them the suite fails.
+
+Tables `a` and `b` have sensors 1 to 3, a whole number n and a number v. Queries of BELOW are there before.
+"""
+
+from __future__ import annotations
+
+MINUTE = "BEGIN (NOW - 1 MINUTE) END (NOW)"
+JOIN = "FROM a, b WINDOW = 5 SECONDS WHERE a.id = b.id"
+BELOW = {"pairs": f"SELECT a.n, b.n AS m {JOIN} {MINUTE}"}
+EXAMPLES: dict[str, list[str]] = {
+    "select": [
+        f"SELECT id, n, v FROM a WHERE v > 3 {MINUTE}",
+        "SELECT n FROM a WHERE place <> 'south' BEGIN (LAST 4 ROWS)",
+        f"SELECT n FROM a WHERE v > 2 FOR 5 SECONDS {MINUTE}",
+    ],
+    "join": [
+        f"SELECT a.n, b.n AS m {JOIN} {MINUTE}",
+        f"SELECT a.n, b.n AS m FROM a LEFT JOIN b ON a.id = b.id WINDOW = 5 SECONDS {MINUTE}",
+        f"SELECT a.n, p.owner FROM a JOIN places p ON p.place = a.place {MINUTE}",
+    ],
+    "aggregate": [
+        f"SELECT place, COUNT(*) AS c, AVG(v) AS mean, MAX(n) AS top FROM a GROUP BY place {MINUTE}",
+        f"SELECT SUM(n) AS s FROM a HAVING COUNT(*) > 2 {MINUTE}",
+        "SELECT id, MAX(v) AS top FROM a GROUP BY id BEGIN (LAST 5 ROWS)",
+    ],
+    "join_aggregate": [
+        f"SELECT COUNT(*) AS c, SUM(a.n) AS s {JOIN} {MINUTE}",
+        f"SELECT a.place, MAX(b.v) AS top {JOIN} GROUP BY a.place {MINUTE}",
+        f"SELECT a.id, AVG(a.v - b.v) AS d {JOIN} GROUP BY a.id HAVING COUNT(*) > 1 {MINUTE}",
+    ],
+    "query_aggregate": [
+        f"SELECT COUNT(*) AS c FROM pairs {MINUTE}",
+        f"SELECT m, SUM(n) AS s FROM pairs GROUP BY m {MINUTE}",
+        f"SELECT MAX(n) AS top FROM pairs HAVING COUNT(*) > 1 {MINUTE}",
+    ],
+    "resample": [
+        f"SELECT a.n, RESAMPLE(b.v, 5 SECONDS, LINEAR) AS v FROM a, b WHERE a.id = b.id {MINUTE}",
+        f"SELECT a.n, RESAMPLE(b.n, 5 SECONDS, PREVIOUS) AS m FROM a, b WHERE a.id = b.id {MINUTE}",
+        f"SELECT a.n, RESAMPLE(b.v, 3 SECONDS, MEAN) AS v FROM a, b WHERE a.id = b.id AND a.v > 2 {MINUTE}",
+    ],
+    # LocalEngine has no Spark: tests/spark and tests/operators/sparksql check the same promises.
+    "sparksql": [],
+}
