@@ -12,6 +12,7 @@ from penstock.sql.parse import parse_select
 from penstock.statements.create_query import stored
 from penstock.statements.select import plan_of
 from tests.support.join_life import PAIRS, Life
+from tests.support.pipe import Pipe
 
 COUNTED = f"SELECT a.k, COUNT(*) AS n {PAIRS} GROUP BY a.k BEGIN (NOW - 3 SECONDS) END (NOW)"
 
@@ -78,3 +79,27 @@ def test_aggregates_that_become_sparks(life: Life) -> None:
     subscription.close()
     slices = life.db.standing.store.slices
     assert not slices.families and slices.nbytes == 0
+
+
+WINDOWS = ["BEGIN (LAST 3 ROWS)", "BEGIN (NOW - 1 HOUR) END (NOW)", "BEGIN (LAST 2 ROWS PER SENSOR)"]
+
+
+@pytest.mark.xfail(
+    strict=True, reason="an aggregate over rows is another class than one over time", raises=PenstockError
+)
+@pytest.mark.parametrize("changes", [False, True])
+def test_an_aggregate_goes_on_from_rows_to_time_and_back(pipe: Pipe, changes: bool) -> None:
+    pipe.probes()
+    pipe.push(5.0)
+    pipe.engine.drain()
+    pipe.db.execute(f"CREATE QUERY top AS SELECT MAX(value) AS top FROM probes {WINDOWS[0]}")
+    pipe.engine.drain()
+    subscription = pipe.db.subscribe("top", changes=changes)
+    assert subscription.next(0.0) is not None
+    for step, window in enumerate([*WINDOWS[1:], WINDOWS[0]]):
+        pipe.db.execute(f"ALTER QUERY top SET {window}")
+        pipe.push(10.0 + step)
+        pipe.engine.drain()
+        event = subscription.next(0.0)
+        assert event is not None and event.table.column("top").to_pylist()[-1] == 10.0 + step
+    subscription.close()
