@@ -84,9 +84,6 @@ def test_aggregates_that_become_sparks(life: Life) -> None:
 WINDOWS = ["BEGIN (LAST 3 ROWS)", "BEGIN (NOW - 1 HOUR) END (NOW)", "BEGIN (LAST 2 ROWS PER SENSOR)"]
 
 
-@pytest.mark.xfail(
-    strict=True, reason="an aggregate over rows is another class than one over time", raises=PenstockError
-)
 @pytest.mark.parametrize("changes", [False, True])
 def test_an_aggregate_goes_on_from_rows_to_time_and_back(pipe: Pipe, changes: bool) -> None:
     pipe.probes()

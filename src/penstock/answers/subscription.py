@@ -158,7 +158,7 @@ class SelectSubscription(Waiting):
             cycle = self._standing.next_answer(before.query_id, before.cycle)
             self._rested = False
             held = self._held(cycle)
-            if type(held) is not type(before):
+            if held.operator != before.operator:
                 raise answered_otherwise(held.cycle)
             return held
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import pyarrow as pa
 
@@ -24,6 +25,7 @@ from tests.operators.example.plan import TopPlan
 class TopAt(TableAnswer):
     """The answer at a cycle: one table, so two cycles are compared row by row."""
 
+    operator: ClassVar[str] = "top"
     cycle: int
     query_id: int
     rows_inside: AnswerAt

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import pyarrow as pa
 
@@ -45,6 +46,7 @@ Reader = Callable[[], LogReader]
 class AggregateAt(TableAnswer):
     """An aggregation's answer at a cycle. It is computed at the first request; later cells in the store do not change it."""
 
+    operator: ClassVar[str] = "aggregate"
     cycle: int
     query_id: int
     name: str

@@ -5,7 +5,7 @@ Readers ask for ids (of rows inside the window), and for the rows of ids: what a
 
 from __future__ import annotations
 
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +20,8 @@ Read = TypeVar("Read")
 
 class AnswerAt(Protocol):
     """One query's answer at a cycle, as invocations and subscribers read it."""
+
+    operator: ClassVar[str]  # answers of one operator can be compared with each other
 
     @property
     def cycle(self) -> int: ...

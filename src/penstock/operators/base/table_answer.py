@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections import Counter
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +20,7 @@ class TableAnswer(ABC):
 
     __slots__ = ()
 
+    operator: ClassVar[str]
     cycle: int
     note: RolledUpNote | None = None
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -42,6 +43,8 @@ class InputTable:
 @dataclass(frozen=True, slots=True)
 class JoinAt:
     """A join's answer."""
+
+    operator: ClassVar[str] = "join"
 
     cycle: int
     query_id: int

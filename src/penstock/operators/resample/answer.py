@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -31,6 +32,7 @@ from penstock.sql.plan import ResamplePlan
 class ResampleAt(TableAnswer):
     """An answer with RESAMPLE at a cycle, computed at the first request. The logs up to the cycle's heads do not change."""
 
+    operator: ClassVar[str] = "resample"
     cycle: int
     query_id: int
     now_us: int | None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +27,8 @@ Read = TypeVar("Read")
 @dataclass(frozen=True, slots=True)
 class SelectAt:
     """A select-project query's answer: ids are log positions."""
+
+    operator: ClassVar[str] = "select"
 
     cycle: int
     query_id: int

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -126,6 +127,7 @@ class EvaluationStore:
 class EvaluationAt(TableAnswer):
     """The answer of such a query at a cycle: the newest evaluation that was committed by then."""
 
+    operator: ClassVar[str] = "sparksql"
     cycle: int
     query_id: int
     evaluation: Evaluation

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -37,6 +38,7 @@ class JoinAggregateAt(TableAnswer):
     their own time alone, the latest, and of the older ones those that the query can ever have shown.
     """
 
+    operator: ClassVar[str] = "join_aggregate"
     cycle: int
     query_id: int
     name: str
