@@ -10,7 +10,9 @@ import pytest
 from tests.oracle.aggregates.rig import Rig
 
 # Of the first ten, these run every line of our code that any of them runs.
-SEEDS = range(400) if os.environ.get("PENSTOCK_SOAK") else (0, 2, 3, 4, 5, 8)
+# In 195 retention passes over history that a query with LATCH has still to read.
+RETAINED = pytest.param(195, marks=pytest.mark.xfail(strict=True, reason="its history is cut at what retention keeps"))
+SEEDS = range(400) if os.environ.get("PENSTOCK_SOAK") else (0, 2, 3, 4, 5, 8, RETAINED)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
