@@ -22,7 +22,7 @@ from penstock.operators.resample.sample_cache import SampleCache
 from penstock.operators.select.current_rows import CurrentRows
 from penstock.operators.select.storage_choice import READY_MAX_ROWS, READY_SECONDS, StorageChoice, Strategy
 from penstock.settings import Settings
-from penstock.sql.plan import own_windows_of
+from penstock.sql.plan import has_latch, own_windows_of
 from penstock.streams.log.segments import Segment, list_readable
 from penstock.views.answer_store import AnswerStore
 from penstock.views.feed import CommitFeed, JoinMark, Mark
@@ -250,7 +250,14 @@ class StandingQueries(KeptAnswers):
     def protected(self, table_id: int) -> int:
         """The first position of a table that a cycle or a fill may still read."""
         with self._lock:
-            return still_read(self.store, table_id)
+            return 0 if self._has_new_latch(table_id) else still_read(self.store, table_id)
+
+    def _has_new_latch(self, table_id: int) -> bool:
+        """Whether a query waits for its first cycle whose state is to have all rows that are there now."""
+        state, known = self._catalog() if self._catalog is not None else self.store.state, self.store.state.position
+        table = state.tables_by_id.get(table_id)
+        new = [state.queries_by_id[q] for q, (came, _) in list(state.query_positions.items()) if came > known]
+        return table is not None and any(has_latch(q.stored_plan) and table.name in q.reads_tables for q in new)
 
     def retained(self, table_id: int) -> int:
         """Where a table's readings begin: as committed, so that files go only after the mark itself."""
