@@ -56,18 +56,21 @@ class StatusCache:
         self.latest = Latest(database.log.folder)
         self._moment: ServerStatus | None = None
         self._taken_s = 0.0
+        self._changes, self._included = 0, 0  # what pages have changed, and what of that was gathered
         self._turn = asyncio.Lock()
 
     async def current(self) -> ServerStatus:
         async with self._turn:
-            if self._moment is None or time.monotonic() - self._taken_s >= EVERY_S * 0.9:
+            old = time.monotonic() - self._taken_s >= EVERY_S * 0.9 or self._included < self._changes
+            if self._moment is None or old:
+                changes = self._changes  # one that comes meanwhile may be missing
                 self._moment = await self._pool.run(self._gather)
-                self._taken_s = time.monotonic()
+                self._taken_s, self._included = time.monotonic(), changes
             return self._moment
 
     def expire(self) -> None:
         """Gather anew at the next request, because a page has changed something."""
-        self._moment = None
+        self._changes += 1
 
     def _gather(self) -> ServerStatus:
         database = self._database
