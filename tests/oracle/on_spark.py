@@ -246,7 +246,7 @@ class Story:
             _same(self.line.expected(name, cycle), found, f"{name} as of cycle {cycle}")
 
     def check_stamped(self) -> None:
-        """Answers from outside the shared pass, each at the cycle it says."""
+        """Answers of Spark SQL, each at the cycle it says."""
         for name, result in self.stamped:
             assert result.cycle is not None
             offset = self.line.offsets[result.cycle]

@@ -1,4 +1,4 @@
-"""Queries outside the shared pass, with a stand-in for Spark: their round, their errors, their end."""
+"""Queries of Spark SQL, with a stand-in for Spark: their round, their errors, their end."""
 
 from __future__ import annotations
 
