@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from penstock.catalog.model import Table
 from penstock.cycle import definitions as definitions_module
 from penstock.cycle.definitions import Definitions, definitions_at, definitions_since
-from penstock.cycle.step_cache import shared_pass
+from penstock.cycle.step_cache import steps_of
 from penstock.operators.select.step import SelectStep
 from penstock.sql.plan import plan_from_json
 from tests.support.pipe import Pipe
@@ -41,6 +42,11 @@ def create(pipe: Pipe, name: str, number: float, table: str = "probes") -> None:
     pipe.db.execute(
         f"CREATE QUERY {name} AS SELECT value FROM {table} WHERE value > {number} AND id = 1 BEGIN (NOW - 1 HOUR) END (NOW)"
     )
+
+
+def shared_pass(definitions: Definitions, table: Table, only: frozenset[int] | None) -> SelectStep:
+    (found,) = (step for step in steps_of(definitions, table, only) if isinstance(step, SelectStep))
+    return found
 
 
 def held(shared: SelectStep) -> object:

@@ -13,8 +13,7 @@ from penstock.cycle.log_batch import LogBatch
 from penstock.errors import PenstockError
 from penstock.operators.aggregate import step
 from penstock.operators.aggregate.family import FamilyStore
-from penstock.operators.select import match_encoding
-from penstock.operators.select.step import SelectStep
+from penstock.operators.select.step import MATRIX_MIN_QUERIES, SelectStep
 from penstock.views.record_fold import RecordFold
 from tests.support.pipe import Pipe
 
@@ -68,7 +67,7 @@ def test_a_query_whose_kernel_raises_is_taken_out_and_the_others_go_on(
     pipe: Pipe, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ask(pipe, count)
-    assert (count >= match_encoding.MATRIX_MIN_QUERIES) == (count == MANY)
+    assert (count >= MATRIX_MIN_QUERIES) == (count == MANY)
     pipe.push(1.5, 3.5)
     pipe.engine.drain()
     bad = number_of(pipe, "q2")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from penstock.cycle.cut import Limits
-from penstock.operators.select import match_encoding, storage_choice
+from penstock.operators.select import step, storage_choice
 from penstock.operators.select.bit_matrix import BitMatrix, write_matrix
 from penstock.views import standing_queries
 from penstock.views.answer_store import AnswerStore
@@ -23,13 +23,13 @@ class Losing:
     def __init__(self, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
         self._random = random.Random(seed)
         self.written = self.lost = 0
-        monkeypatch.setattr(match_encoding, "MATRIX_MIN_QUERIES", 1)
-        monkeypatch.setattr(match_encoding, "SHEET_MIN_QUERIES", 1)
-        monkeypatch.setattr(match_encoding, "SHEET_MIN_ROWS", self._random.choice([1, 4]))
-        monkeypatch.setattr(match_encoding, "SHEET_MAX_ROWS", self._random.choice([2, 64, 1 << 16]))
-        monkeypatch.setattr(match_encoding, "RARE_ROWS", self._random.choice([0, 0, 2]))
-        monkeypatch.setattr(match_encoding, "RARE_SHARE", 1 << 30)
-        monkeypatch.setattr(match_encoding, "write_matrix", self._write)
+        monkeypatch.setattr(step, "MATRIX_MIN_QUERIES", 1)
+        monkeypatch.setattr(step, "SHEET_MIN_QUERIES", 1)
+        monkeypatch.setattr(step, "SHEET_MIN_ROWS", self._random.choice([1, 4]))
+        monkeypatch.setattr(step, "SHEET_MAX_ROWS", self._random.choice([2, 64, 1 << 16]))
+        monkeypatch.setattr(step, "RARE_ROWS", self._random.choice([0, 0, 2]))
+        monkeypatch.setattr(step, "RARE_SHARE", 1 << 30)
+        monkeypatch.setattr(step, "write_matrix", self._write)
         monkeypatch.setattr(rig, "Limits", self._limits)
         monkeypatch.setattr(storage_choice, "LOOK_CYCLES", self._random.choice([1, 3, 16]))
         monkeypatch.setattr(storage_choice, "ASKED_PER_CYCLE", self._random.choice([0.1, 1.5]))

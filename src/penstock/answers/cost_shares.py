@@ -65,6 +65,6 @@ def _of_unit(table_id: int, said: Mapping[str, Any], users: CostShares) -> Itera
     if "queries" in said:
         yield said["queries"], said["ms"]
         return
-    yield users.slicing.get(table_id, []), said["slices"]
+    yield users.slicing.get(table_id, []), said.get("slices", 0.0)
     for name, ms in said["functions"].items():
         yield users.calling.get(name, []), ms

@@ -7,6 +7,7 @@ they read. So the server shows each query its own cost. The rest is divided even
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -48,29 +49,30 @@ def as_batch(rows: list[ResultRow]) -> pa.RecordBatch:
 LEAST_MS = 0.05
 
 
-class Stopwatch:
-    """Adds up the time of some of the work."""
+class StepTimes:
+    """Adds up the time of the steps that only some queries pay for, by the names of their costs."""
 
     def __init__(self) -> None:
-        self.seconds = 0.0
+        self.seconds: defaultdict[str, float] = defaultdict(float)
 
-    def timed(self, work: Iterable[ResultRow]) -> list[ResultRow]:
+    def timed(self, cost: str | None, work: Iterable[ResultRow]) -> list[ResultRow]:
         """All of it, done at once."""
         began = time.perf_counter()
         done = list(work)
-        self.seconds += time.perf_counter() - began
+        if cost is not None:
+            self.seconds[cost] += time.perf_counter() - began
         return done
 
 
-def spent_row(unit: Unit, seconds: float, slicing_s: float, calling_s: Mapping[str, float]) -> Iterator[ResultRow]:
-    """The time of slicing and of each function; the time of a fill belongs wholly to the queries that it reads for."""
+def spent_row(unit: Unit, seconds: float, spent: StepTimes, calling_s: Mapping[str, float]) -> Iterator[ResultRow]:
+    """The time of steps and of each function; the time of a fill belongs wholly to the queries that it reads for."""
     told: dict[str, Any]
     if unit.kind == "fill":
         told = {"queries": sorted({q for q, _, _ in unit.spans}), "ms": _ms(seconds)}
     else:
         functions = {name: _ms(spent) for name, spent in calling_s.items() if _ms(spent) >= LEAST_MS}
-        told = {"functions": functions, "slices": _ms(slicing_s)}
-        if not functions and told["slices"] < LEAST_MS:
+        told = {"functions": functions, **{cost: _ms(s) for cost, s in spent.seconds.items()}}
+        if not functions and all(_ms(s) < LEAST_MS for s in spent.seconds.values()):
             return
     yield unit.table_id, "spent", 0, unit.first, orjson.dumps(told)
 

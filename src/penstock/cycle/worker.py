@@ -1,8 +1,7 @@
 """One task of a cycle, in a Spark worker: new rows against all queries, old rows against those that fill.
 
-All single-stream select-project queries of a table share one pass. Its results are small: for few queries a bitmap of
-positions each, for many queries lists and the name of a bit matrix (`match_encoding`), newest times per static version
-(`newest_times`), counts. See RESULT_SCHEMA.
+The rows of a table are read once, for the steps of all operators. Results are small rows of RESULT_SCHEMA: what each step
+found, and the newest times per static version (`newest_times`).
 """
 
 from __future__ import annotations
@@ -13,24 +12,21 @@ import logging
 import resource
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-from pyroaring import BitMap
 
 from penstock.cycle.definitions import Definitions, definitions_at
 from penstock.cycle.folder import DataFolder
 from penstock.cycle.log_batch import LogBatch
-from penstock.cycle.positions import BLOCK_ROWS
-from penstock.cycle.result_rows import ResultRow, Stopwatch, as_batch, heading, quarantined, spent_row, told
-from penstock.cycle.step_cache import shared_pass, slice_pass
+from penstock.cycle.result_rows import ResultRow, StepTimes, as_batch, heading, quarantined, spent_row, told
+from penstock.cycle.step_cache import steps_of
 from penstock.errors import PenstockError, error
 from penstock.expr.newest_times import newest_by_version
 from penstock.expr.time_limit import limit_functions
 from penstock.operators.join.steps.task import JoinTask
-from penstock.operators.select.match_encoding import encode_matches, wants_matrix
-from penstock.operators.select.step import Key, SelectStep
 from penstock.pipeline.tasks import CycleTask, Unit, WorkerLimits
 from penstock.streams.log.release_memory import give_back_large_at_once
 
@@ -81,15 +77,15 @@ def _settle_memory() -> None:
 
 def _run_unit(unit: Unit, definitions: Definitions, folder: DataFolder) -> Iterator[ResultRow]:
     definitions.take_calling_s()  # what others called meanwhile is not this unit's
-    began, slicing = time.perf_counter(), Stopwatch()
+    began, spent = time.perf_counter(), StepTimes()
     try:
-        said = list(_meet_rows(unit, definitions, folder, slicing))
+        said = list(_meet_rows(unit, definitions, folder, spent))
     except OSError:
         raise  # an error of the disk concerns all queries: the cycle is tried again
     except Exception as failure:
         said = _meet_without_culprits(unit, definitions, folder, failure)
     yield from said
-    yield from spent_row(unit, time.perf_counter() - began, slicing.seconds, definitions.take_calling_s())
+    yield from spent_row(unit, time.perf_counter() - began, spent, definitions.take_calling_s())
 
 
 def _meet_without_culprits(
@@ -107,7 +103,7 @@ def _meet_without_culprits(
 
     def meet(left_out: Iterable[int]) -> list[ResultRow]:
         definitions.skip(skipped.union(left_out))
-        return list(_meet_rows(unit, definitions, folder, Stopwatch()))
+        return list(_meet_rows(unit, definitions, folder, StepTimes()))
 
     def fails(group: Sequence[int]) -> str | None:
         try:
@@ -131,50 +127,22 @@ def _meet_without_culprits(
         definitions.skip(skipped)
 
 
-def _meet_rows(unit: Unit, definitions: Definitions, folder: DataFolder, slicing: Stopwatch) -> Iterator[ResultRow]:
+def _meet_rows(unit: Unit, definitions: Definitions, folder: DataFolder, spent: StepTimes) -> Iterator[ResultRow]:
     table = definitions.state.tables_by_id[unit.table_id]
     filling = frozenset(q for q, _, _ in unit.spans) if unit.kind == "fill" else None
-    shared = shared_pass(definitions, table, filling)
-    slices = slice_pass(definitions, table, filling)
+    steps = steps_of(definitions, table, filling)
     try:
-        batch = LogBatch.read(unit, table, shared.columns | slices.columns, definitions.state.rows(table.id))
+        wanted = set[str]().union(*(step.columns for step in steps))
+        batch = LogBatch.read(unit, table, wanted, definitions.state.rows(table.id))
     except PenstockError as damage:
         # These rows cannot be recovered: the table's queries fail, other tables go on.
-        for query_id in [*shared, *slices.plans]:
+        for query_id in chain(*steps):
             yield query_id, "error", 0, unit.first, told(damage)
         return
     if unit.kind == "live":
         yield from _newest(batch, table.id)
-    yield from slicing.timed(slices.slice(batch, table.id, unit.spans))
-    if unit.kind == "live" and wants_matrix(shared, batch):
-        for found in encode_matches(shared, batch, table.id, folder.sheets):
-            if isinstance(found[0], Key):
-                yield from _answer(shared, batch, found[0], found[1])
-            else:
-                yield found
-        return
-    spans = {q: BitMap(range(first - unit.first, end - unit.first)) for q, first, end in unit.spans}
-    for key, answer in shared.match(batch):
-        if isinstance(answer, PenstockError):
-            yield key.query_id, "error", 0, unit.first, told(answer)
-            continue
-        yield from _answer(shared, batch, key, answer & spans[key.query_id] if key.query_id in spans else answer)
-
-
-def _answer(shared: SelectStep, batch: LogBatch, key: Key, found: BitMap) -> Iterator[ResultRow]:
-    """One query's matches as a bitmap, with the output of user functions, which the server does not run."""
-    if not found:
-        return
-    values = shared.values(key.query_id, batch, found) if key.kind == "match" else None
-    if isinstance(values, PenstockError):
-        yield key.query_id, "error", 0, batch.first, told(values)
-        return
-    if values is not None:
-        yield key.query_id, "values", len(found), batch.first, values
-    block = batch.first // BLOCK_ROWS * BLOCK_ROWS
-    moved = found.shift(batch.first - block)
-    moved.run_optimize()
-    yield key.query_id, key.kind, len(moved), block, moved.serialize()
+    for step in steps:
+        yield from spent.timed(step.cost, step.run(batch, unit, folder))
 
 
 def _newest(batch: LogBatch, table_id: int) -> Iterator[ResultRow]:

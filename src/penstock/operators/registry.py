@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from functools import cache
 from importlib import import_module
+from importlib.util import find_spec
 from types import ModuleType
 
 OPERATORS: dict[str, str] = {
@@ -27,3 +28,8 @@ RULED: list[str] = []
 def part_of(operator: str, part: str) -> ModuleType:
     """A module of an operator's package. Loaded on demand: workers, for example, answer nothing."""
     return import_module(f"{OPERATORS[operator]}.{part}")
+
+
+def operators_with(part: str) -> list[str]:
+    """The operators with a module of this name in their package."""
+    return [operator for operator, package in OPERATORS.items() if find_spec(f"{package}.{part}") is not None]

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap
 
+from penstock.catalog.model import QueryDefinition
+from penstock.cycle.folder import DataFolder
 from penstock.cycle.log_batch import LogBatch
 from penstock.cycle.result_rows import ResultRow, told
 from penstock.errors import PenstockError, error
+from penstock.expr.evaluate import Functions
 from penstock.expr.predicate_index import PredicateIndex
+from penstock.expr.windows import TimeWindow
 from penstock.operators.aggregate import payload
 from penstock.operators.aggregate.shape import (
     Family,
@@ -25,9 +30,9 @@ from penstock.operators.aggregate.shape import (
     slice_width,
 )
 from penstock.operators.aggregate.slicer import Batch, slice_family
-from penstock.sql.plan import AggregatePlan
-
-Spans = Sequence[tuple[int, int, int]]
+from penstock.operators.select.durability import meets_rows
+from penstock.pipeline.tasks import Unit
+from penstock.sql.plan import AggregatePlan, Plan
 
 
 class _Members:
@@ -42,15 +47,36 @@ class _Members:
 class AggregateStep:
     """All aggregations of one table. A new query changes its own families only; with its subqueries it may have several."""
 
-    def __init__(self) -> None:
+    cost: ClassVar[str | None] = "slices"
+
+    def __init__(self, table_id: int, functions: Functions) -> None:
+        """Keys and arguments call no functions of users, so none are needed."""
+        self._table_id = table_id
         self.plans: dict[int, tuple[AggregatePlan, ...]] = {}
         self._families: dict[Family, _Members] = {}
         self._by_number: dict[int, Family] = {}
         self._index = PredicateIndex()
         self._numbers = 0
 
-    def __len__(self) -> int:
-        return len(self.plans)
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.plans)
+
+    def follow(self, query_id: int, query: QueryDefinition | None, plan: Plan | None, fill: bool) -> None:
+        """Of a query that runs, also the aggregates of subqueries that are values in it; a fill reads for its own ones alone."""
+        own = plan.kernel.aggregation if plan is not None and plan.kernel is not None else None
+        inner = [scalar.plan for scalar in plan.scalars] if plan is not None and not fill else []
+        wanted = [each for each in (own, *inner) if each is not None and each.table_id == self._table_id]
+        if not fill:
+            # Aggregates over the newest rows read them on request.
+            wanted = [
+                each
+                for each in wanted
+                if isinstance(each.window, TimeWindow) and query is not None and meets_rows(query, each)
+            ]
+        if wanted:
+            self.add(query_id, *wanted)
+        elif query_id in self.plans:
+            self.remove(query_id)
 
     def add(self, query_id: int, *plans: AggregatePlan) -> None:
         """Put a query in, in place of what it was before."""
@@ -92,17 +118,17 @@ class AggregateStep:
             needed |= columns_needed(family, tuple(members.measures))
         return needed
 
-    def slice(self, batch: LogBatch, table_id: int, spans: Spans = ()) -> Iterator[ResultRow]:
-        """Rows for the commit record. A family without rows has one, too, so that the server need not read the log for it.
+    def run(self, batch: LogBatch, unit: Unit, folder: DataFolder) -> Iterator[ResultRow]:
+        """A family without rows has a result, too, so that the server need not read the log for it.
 
-        `spans`: the part of the batch that a fill reads for each query (query, first, end); each is alone in its family.
+        Each query of a fill is alone in its family.
         """
         if not self._families:
             return
         versions = batch.static.versions()
         matches = dict(self._index.match(batch.columns, batch.vids, versions))
         rows = Batch(batch.first, batch.times, batch.vids, batch.columns, versions)
-        asked = {family_of(p): (first, end) for q, first, end in spans for p in self.plans.get(q, ())}
+        asked = {family_of(p): (first, end) for q, first, end in unit.spans for p in self.plans.get(q, ())}
         for family, members in self._families.items():
             found = matches.get(members.number, BitMap())
             if isinstance(found, PenstockError):
@@ -121,9 +147,12 @@ class AggregateStep:
                 continue
             partials = {measure_name(m): m.make() for m in measures}
             data = payload.to_bytes(family_name(family), partials, [(first, end)], sliced.keys, sliced.cells)
-            yield table_id, "slices", len(found), batch.first, data
+            yield self._table_id, "slices", len(found), batch.first, data
 
     def _failed(self, family: Family, failure: PenstockError, first: int) -> Iterator[ResultRow]:
         for query_id, plans in self.plans.items():
             if any(family_of(plan) == family for plan in plans):
                 yield query_id, "error", 0, first, told(failure)
+
+
+STEP = AggregateStep

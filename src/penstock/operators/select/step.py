@@ -1,4 +1,8 @@
-"""The step of a worker for all standing select-project queries of one table: one shared pass over the rows."""
+"""The step of a worker for all standing select-project queries of one table: one shared pass over the rows.
+
+For few queries the results are a bitmap of positions each. For many they are one matrix: short answers become lists, dense
+ones with sliding windows a file of bits.
+"""
 
 from __future__ import annotations
 
@@ -6,22 +10,43 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from pyroaring import BitMap
 
-from penstock.catalog.model import POSITION_COLUMN
+from penstock.catalog.model import POSITION_COLUMN, QueryDefinition
+from penstock.cycle.folder import DataFolder
 from penstock.cycle.log_batch import LogBatch
+from penstock.cycle.positions import BLOCK_ROWS
+from penstock.cycle.result_rows import ResultRow, told
 from penstock.errors import PenstockError
 from penstock.expr.answer_matrix import Matrix
+from penstock.expr.bits import bitmap_of_words
 from penstock.expr.evaluate import Functions, evaluate
 from penstock.expr.expression import Expr, calls_user, columns_of
 from penstock.expr.predicate_index import PredicateIndex
+from penstock.expr.row_lists import list_rows
 from penstock.expr.windows import RowsWindow
-from penstock.operators.select.durability import Durability, keeping_of
-from penstock.sql.plan import Output, SelectPlan
+from penstock.operators.select.bit_matrix import BitMatrix, BitMatrixRef, write_matrix
+from penstock.operators.select.durability import Durability, keeping_of, meets_rows
+from penstock.operators.select.position_lists import PositionLists
+from penstock.pipeline.tasks import Unit
+from penstock.sql.plan import Output, Plan, SelectPlan
+
+# With fewer queries a bitmap each is as good, and durable.
+MATRIX_MIN_QUERIES = 64
+# Fewer answers, or over fewer rows, are not worth a file.
+SHEET_MIN_QUERIES = 64
+SHEET_MIN_ROWS = 512
+# A larger matrix takes its worker's memory for nothing.
+SHEET_MAX_ROWS = 1 << 16
+# Up to this many rows, or this share of all, an answer is cheap enough for the record, where it is durable.
+RARE_ROWS = 16
+RARE_SHARE = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +62,16 @@ class Key:
         return cls(abs(number), "match" if number > 0 else "base")
 
 
+Found = tuple[Key, BitMap]
+
+
 class SelectStep:
     """Evaluates all standing select-project queries of one table over rows."""
 
-    def __init__(self, functions: Functions) -> None:
+    cost: ClassVar[str | None] = None
+
+    def __init__(self, table_id: int, functions: Functions) -> None:
+        self.table_id = table_id
         self._functions = functions
         # Of a plan nothing else is kept: ten thousand of them were most of what a worker had.
         self._needs: dict[int, frozenset[str]] = {}
@@ -59,6 +90,14 @@ class SelectStep:
 
     def __iter__(self) -> Iterator[int]:
         return iter(self._needs)
+
+    def follow(self, query_id: int, query: QueryDefinition | None, plan: Plan | None, fill: bool) -> None:
+        selection = plan.kernel.selection if plan is not None and plan.kernel is not None else None
+        # A fill reads for it whatever its strategy is by now: history that a cycle was planned to read is known from then on.
+        if selection is not None and query is not None and (not query.paused if fill else meets_rows(query, selection)):
+            self.add(query_id, selection)
+        elif query_id in self:
+            self.remove(query_id)
 
     def add(self, query_id: int, plan: SelectPlan) -> None:
         """Put a query in, in place of what it was before."""
@@ -98,6 +137,36 @@ class SelectStep:
     def columns(self) -> set[str]:
         """What the queries need of the rows here; the server computes the rest of their outputs."""
         return set(self._columns)
+
+    def run(self, batch: LogBatch, unit: Unit, folder: DataFolder) -> Iterator[ResultRow]:
+        if unit.kind == "live" and len(self) >= MATRIX_MIN_QUERIES and batch.count:
+            for found in encode_matches(self, batch, folder.sheets):
+                if isinstance(found[0], Key):
+                    yield from self._answer(batch, found[0], found[1])
+                else:
+                    yield found
+            return
+        spans = {q: BitMap(range(first - unit.first, end - unit.first)) for q, first, end in unit.spans}
+        for key, answer in self.match(batch):
+            if isinstance(answer, PenstockError):
+                yield key.query_id, "error", 0, unit.first, told(answer)
+                continue
+            yield from self._answer(batch, key, answer & spans[key.query_id] if key.query_id in spans else answer)
+
+    def _answer(self, batch: LogBatch, key: Key, found: BitMap) -> Iterator[ResultRow]:
+        """One query's matches as a bitmap, with the output of user functions, which the server does not run."""
+        if not found:
+            return
+        values = self.values(key.query_id, batch, found) if key.kind == "match" else None
+        if isinstance(values, PenstockError):
+            yield key.query_id, "error", 0, batch.first, told(values)
+            return
+        if values is not None:
+            yield key.query_id, "values", len(found), batch.first, values
+        block = batch.first // BLOCK_ROWS * BLOCK_ROWS
+        moved = found.shift(batch.first - block)
+        moved.run_optimize()
+        yield key.query_id, key.kind, len(moved), block, moved.serialize()
 
     def match(self, batch: LogBatch) -> Iterator[tuple[Key, BitMap | PenstockError]]:
         """Every query with rows in the batch, with their offsets. Bitmaps may be shared: read only.
@@ -142,3 +211,70 @@ def _columns_of(plan: SelectPlan, computed: Iterable[Output]) -> frozenset[str]:
     if plan.stream_predicate is not None:
         needed.append(plan.stream_predicate)
     return frozenset(sys.intern(name) for expr in needed for name in columns_of(expr))
+
+
+def encode_matches(step: SelectStep, batch: LogBatch, folder: Path) -> Iterator[ResultRow | Found]:
+    """Matches of many queries for the commit record; answers that go there as bitmaps of offsets are left to the caller."""
+    for start in range(0, batch.count, SHEET_MAX_ROWS):
+        part = batch.part(start, min(SHEET_MAX_ROWS, batch.count - start))
+        yield from _encode_part(step, part, start, folder)
+
+
+def _encode_part(step: SelectStep, part: LogBatch, start: int, folder: Path) -> Iterator[ResultRow | Found]:
+    matrix, table_id = step.matrix(part), step.table_id
+    for number, failure in matrix.failed.items():
+        yield Key.of(number).query_id, "error", 0, part.first, told(failure)
+    counts = matrix.counts[matrix.row_of]
+    keeping = step.keeping(matrix.numbers)
+    few = max(RARE_ROWS, part.count // RARE_SHARE) if part.count >= SHEET_MIN_ROWS else part.count
+    listed = (counts > 0) & (keeping >= Durability.LISTED) & (counts <= few)
+    soft = (keeping == Durability.SOFT) & (counts > few)
+    if int(soft.sum()) < SHEET_MIN_QUERIES:
+        soft[:] = False
+    yield from _counts(matrix, counts, listed | soft, table_id, part.first)
+    if listed.any():
+        yield table_id, "lists", part.count, part.first, _lists(matrix, counts, listed, part).to_bytes()
+    if soft.any():
+        yield table_id, "sheet", part.count, part.first, _sheet(matrix, soft, part, table_id, folder).to_bytes()
+    known: dict[int, BitMap] = {}
+    for at in np.flatnonzero((counts > 0) & ~listed & ~soft).tolist():
+        row = int(matrix.row_of[at])
+        if row not in known:
+            known[row] = bitmap_of_words(matrix.words[row]).shift(start)
+        yield Key.of(int(matrix.numbers[at])), known[row]
+
+
+def _counts(
+    matrix: Matrix,
+    counts: npt.NDArray[np.int64],
+    chosen: npt.NDArray[np.bool_],
+    table_id: int,
+    first: int,
+) -> Iterator[ResultRow]:
+    """How many rows each of these queries matched, so that the server need not read lists and bit matrices for it."""
+    if chosen.any():
+        found = counts[chosen]
+        yield table_id, "counts", int(found.sum()), first, matrix.numbers[chosen].tobytes() + found.tobytes()
+
+
+def _lists(
+    matrix: Matrix, counts: npt.NDArray[np.int64], chosen: npt.NDArray[np.bool_], part: LogBatch
+) -> PositionLists:
+    found = counts[chosen]
+    starts = np.append(0, np.cumsum(found))
+    offsets = list_rows(matrix.words, matrix.row_of[chosen].astype(np.int64), found)
+    return PositionLists(part.first, part.first + part.count, matrix.numbers[chosen], starts, offsets)
+
+
+def _sheet(matrix: Matrix, chosen: npt.NDArray[np.bool_], part: LogBatch, table_id: int, folder: Path) -> BitMatrixRef:
+    queries = matrix.numbers[chosen]
+    used, row_of = np.unique(matrix.row_of[chosen], return_inverse=True)
+    end = part.first + part.count
+    times, vids = part.times, part.vids
+    rows, wanted = row_of.astype(np.int32), used.astype(np.int64)
+    sheet = BitMatrix(table_id, part.first, end, queries, rows, times, vids, matrix.words, wanted)
+    low, high = int(part.times.min()), int(part.times.max())
+    return BitMatrixRef(table_id, part.first, end, low, high, write_matrix(folder, sheet), BitMap(queries.tolist()))
+
+
+STEP = SelectStep
