@@ -69,7 +69,7 @@ def run(queries: int, cycles: int) -> None:
         store = database.standing.store
         ids = {name: d.id for name, d in store.state.queries.items()}
         kept = statistics.mean(database.standing.memory_of(i) for i in ids.values())
-        rows = statistics.mean(sum(k.end - k.first for k in s.sheets) for s in store.match_stores.values())
+        rows = statistics.mean(sum(k.end - k.first for k in s.sheets) for s in store.matches.stores.values())
         chosen_names = [f"q{n}" for n, s in enumerate(asked) if s.window_tuples == WINDOW][:300]
         invoke = watch.wrap(f"invocation, window of {WINDOW} rows", database.standing.invoke)
         found = [invoke(name).table.num_rows for name in chosen_names]

@@ -13,8 +13,8 @@ from penstock.cycle.log_batch import LogBatch
 from penstock.errors import PenstockError
 from penstock.operators.aggregate import step
 from penstock.operators.aggregate.family import FamilyStore
+from penstock.operators.select.state import SelectState
 from penstock.operators.select.step import MATRIX_MIN_QUERIES, SelectStep
-from penstock.views.record_fold import RecordFold
 from tests.support.pipe import Pipe
 
 MANY = 90
@@ -220,14 +220,14 @@ def test_results_that_the_server_cannot_take_in_fail_their_query_only(
     pipe: Pipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ask(pipe, 3)
-    take, bad = RecordFold._take_of_query, number_of(pipe, "q1")
+    take, bad = SelectState.fold, number_of(pipe, "q1")
 
-    def picky(self: RecordFold, row: tuple[int, str, int, int, bytes], *rest: Any) -> None:
+    def picky(self: SelectState, row: tuple[int, str, int, int, bytes], *rest: Any) -> None:
         if row[0] == bad:
             raise KeyError("match")
         take(self, row, *rest)
 
-    monkeypatch.setattr(RecordFold, "_take_of_query", picky)
+    monkeypatch.setattr(SelectState, "fold", picky)
     pipe.push(7.0)
     pipe.engine.drain()
     assert pipe.answer("q0") == pipe.answer("q2") == [7.0]

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from penstock.cycle.cut import Limits
 from penstock.operators.select import step, storage_choice
 from penstock.operators.select.bit_matrix import BitMatrix, write_matrix
-from penstock.views import standing_queries
-from penstock.views.answer_store import AnswerStore
-from penstock.views.memory import give_up_passed
+from penstock.operators.select.state import SelectState
 from tests.oracle import rig
 from tests.oracle.commands import Command, CreateQuery, Cycle
 
@@ -34,7 +33,8 @@ class Losing:
         monkeypatch.setattr(storage_choice, "LOOK_CYCLES", self._random.choice([1, 3, 16]))
         monkeypatch.setattr(storage_choice, "ASKED_PER_CYCLE", self._random.choice([0.1, 1.5]))
         monkeypatch.setattr(CreateQuery, "sql", property(self._create))
-        monkeypatch.setattr(standing_queries, "give_up_passed", self._give_up)
+        give_up = SelectState.give_up_passed
+        monkeypatch.setattr(SelectState, "give_up_passed", lambda *given: self._give_up(give_up, *given))
 
     def _write(self, folder: Path, sheet: BitMatrix) -> str | None:
         self.written += 1
@@ -44,9 +44,9 @@ class Losing:
             (folder / name).unlink()
         return None if self._random.random() < 0.05 else name
 
-    def _give_up(self, store: AnswerStore, most: int) -> list[Path]:
-        gone = give_up_passed(store, 0 if self._random.random() < 0.1 else most)
-        for shelf in store.match_stores.values():
+    def _give_up(self, give_up: Any, matches: SelectState, now_of: Any, spans: Any, most: int) -> list[Path]:
+        gone: list[Path] = give_up(matches, now_of, spans, 0 if self._random.random() < 0.1 else most)
+        for shelf in matches.stores.values():
             some = [kept for kept in shelf.sheets if self._random.random() < 0.1]
             self.lost += len(some)
             shelf.give_up(some)

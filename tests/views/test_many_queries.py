@@ -91,7 +91,7 @@ def test_churn_changes_nobody_elses_answer(pipes: Callable[..., Pipe], seed: int
             churn.disturb()
             churn.register(10)
         while pipe.engine.cycle(Limits(100_000, 900, history_rows=3000)) is not None:
-            sheets += sum(len(shelf.sheets) for shelf in pipe.db.standing.store.match_stores.values())
+            sheets += sum(len(shelf.sheets) for shelf in pipe.db.standing.store.matches.stores.values())
             if not pipe.db.standing.store.offset.filling:  # type: ignore[union-attr]
                 break
         if churn.random.random() < 0.15:

@@ -12,7 +12,7 @@ from pyspark.sql.datasource import InputPartition
 from penstock.catalog.state import CatalogState
 from penstock.cycle.cut import FillPiece, fill_pieces
 from penstock.cycle.offset import Offset
-from penstock.cycle.positions import BLOCK_ROWS
+from penstock.operators.base.blocks import BLOCK_ROWS
 from penstock.operators.join.steps.units import JoinUnit, join_units
 from penstock.streams.log.segments import Listing, Slice
 

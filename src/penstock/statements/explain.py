@@ -134,10 +134,10 @@ def _ran(session: Session, name: str) -> list[str]:
     """What the last step of a join did: which algorithm, why, and what it cost."""
     with session.standing.locked() as store:
         definition = store.state.queries.get(name)
-        answer = store.answers.get(definition.id) if definition is not None else None
-        if answer is None or answer.told is None:
+        known = store.joins.queries.get(definition.id) if definition is not None else None
+        if known is None or known.report is None:
             return []
-        cycle, parts = answer.told
+        cycle, parts = known.report
     first = parts[min(parts)]
     total = {n: sum(p[n] for p in parts.values()) for n in ("new_rows", "buffered_rows", "rows_read_back", "results")}
     shared = first.get("shared_with", 0)

@@ -1,4 +1,4 @@
-"""Answers of the kernels: commit records folded into log positions per query, for joins into lists of results.
+"""Answers of standing queries: commit records folded into the states of the operators.
 
 A fold is a pure function of the journal and the records, so a restart, `as_of` and a test get the same answers. It goes
 through what a cycle changed, never through all queries: matches of many queries stay in the tables' match stores as they came.
@@ -7,20 +7,29 @@ through what a cycle changed, never through all queries: matches of many queries
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import orjson
 
 from penstock.catalog.journal import JournalReader
 from penstock.catalog.model import QueryDefinition
 from penstock.catalog.state import CatalogState
+from penstock.cycle.commit_files import ResultRow
 from penstock.cycle.commits import CommitRecord
 from penstock.cycle.cut import FirstNeeded, SegmentsOf
 from penstock.cycle.folder import DataFolder
 from penstock.cycle.offset import Offset
-from penstock.errors import PenstockError
+from penstock.cycle.record_queue import result_table
+from penstock.errors import PenstockError, expect
 from penstock.expr.windows import FOREVER, TimeWindow
+from penstock.operators.aggregate.state import SliceStore
 from penstock.operators.base.ranges import joined
-from penstock.operators.join.result_list import JoinResults
+from penstock.operators.base.state import OperatorState, new_states
+from penstock.operators.join.state import JoinState
 from penstock.operators.select.durability import meets_rows
-from penstock.operators.select.hold_cache import HoldCache
+from penstock.operators.select.state import SelectState
+from penstock.operators.sparksql.state import EvaluationStore
 from penstock.sql.plan import (
     KernelPlan,
     Plan,
@@ -28,14 +37,15 @@ from penstock.sql.plan import (
     SparkPlan,
     plan_from_json,
     reach_of,
+    stream_uses,
 )
 from penstock.streams.log.segments import list_readable
-from penstock.views.query_state import QueryState
-from penstock.views.record_fold import RecordFold
-from penstock.views.snapshot import restore, snapshot_of
+from penstock.views.query_state import NEVER, QueryState
+from penstock.views.stream_clocks import StreamClocks
+from penstock.views.window_index import WindowIndex
 
 
-class AnswerStore(RecordFold):
+class AnswerStore(StreamClocks):
     """All answers as of one committed cycle, with the definitions and the newest times that go with it."""
 
     def __init__(
@@ -45,8 +55,15 @@ class AnswerStore(RecordFold):
         listing: SegmentsOf | None = None,
         catalog: Callable[[], CatalogState] | None = None,
     ) -> None:
-        super().__init__(folder, catalog)
+        super().__init__(catalog)
         self._reader = reader
+        self.states = new_states(folder)
+        self._state_of: dict[str, OperatorState] = {k: s for s in self.states.values() for k in s.kinds}
+        self.matches = expect(SelectState, self.states["select"])
+        self.joins = expect(JoinState, self.states["join"])
+        self.slices = expect(SliceStore, self.states["aggregate"])
+        self.evaluations = expect(EvaluationStore, self.states["sparksql"])
+        self.window_index = WindowIndex()
         self.operators: dict[int, str] = {}  # by query, what keeps and gives its answer
         self.spark_plans: dict[int, SparkPlan] = {}  # of the queries that have a text of Spark SQL
         self.cycle = 0
@@ -55,10 +72,12 @@ class AnswerStore(RecordFold):
         self._came = 0  # the last cycle with readings, definitions or history
         self._listing = listing or (lambda table_id: list_readable(folder.log, table_id))
         self.complete: set[int] = set()  # queries with an answer that is kept current on a user's request
-        self.orphans: dict[str, int] = {}  # bit matrices that no record names, and the cycle since when
         self._paused: set[int] = set()  # queries that Spark SQL evaluates, and does not for now
         self.reads_queries = False  # whether any query reads another one's answer
         self.reader_failures: dict[int, str] = {}  # of readers of joins, which have no answer of their own here
+        self.touched: set[int] = set()  # queries that the last cycle changed in more than their matches
+        self._failed: set[int] = set()  # queries that the last cycle could not do
+        self.poisoned: dict[int, str] = {}  # of those, the ones that are to be taken out of the cycles, and why
 
     def apply(self, record: CommitRecord) -> None:
         """Take in one more cycle (or a snapshot, as the first)."""
@@ -69,19 +88,25 @@ class AnswerStore(RecordFold):
         self._follow_definitions(before, record)
         self._take_results(record)
         if record.info.get("snapshot"):
-            restore(self.answers, record, self._folder)
-            self.touched |= self.answers.keys()
+            self._restore(record)
         else:
             self._take_fills(record)
         self.touched |= record.start.filling | record.end.filling
         for query_id in self.touched:
             answer = self.answers.get(query_id)
             if answer is not None:
-                _settle(answer, _filling(record.end, query_id))
+                self._settle(query_id, answer, _filling(record.end, query_id))
                 self._note_latch(answer)
             self.window_index.take(query_id, answer, self.state.tables_by_id)
         self.cycle, self.start, self.offset = record.cycle, record.start, record.end
         self._note_moved(record)
+
+    def _settle(self, query_id: int, answer: QueryState, filling: tuple[int, int] | None) -> None:
+        answer.filling = filling
+        if filling is None and not answer.paused:
+            answer.finish_fill()
+            for state in self.states.values():
+                state.finish_fill(query_id)
 
     def _note_moved(self, record: CommitRecord) -> None:
         """Whether Spark SQL may find something new: a cycle that only brought its own last answers changed nothing."""
@@ -92,29 +117,87 @@ class AnswerStore(RecordFold):
         if came or read_now or not self.evaluations.took:
             self.moved = record.cycle
 
+    # -- results
+
+    def _take_results(self, record: CommitRecord) -> None:
+        columns = (c.to_pylist() for c in record.results.columns)
+        for row in zip(*columns, strict=True):
+            number, kind, rows, _, payload = row
+            state = self._state_of.get(kind)
+            if state is not None and state.kinds[kind] == "query":
+                if number in self.operators:
+                    self._take_of_query(row, state, record.cycle)
+            elif kind == "error":
+                self._take_error(number, orjson.loads(payload))
+            elif number not in self.state.tables_by_id:
+                continue
+            elif state is not None:
+                self._take_of_table(row, state, record.cycle)
+            elif kind == "newest":
+                self.window_index.nows.heard(number, self._take_newest(number, rows, payload, record.end.now_us))
+            elif kind == "heard":
+                vids, times = np.split(np.frombuffer(payload, np.int64), 2)
+                self.heard[number][vids] = times
+
+    def _take_of_query(self, row: ResultRow, state: OperatorState, cycle: int) -> None:
+        answer = self.answers.get(row[0])
+        before = answer.error if answer is not None else None
+        try:
+            state.fold(row, answer, cycle)
+        except Exception as failure:  # other queries are not affected
+            self.poison(row[0], f"its results cannot be taken in: {type(failure).__name__}: {failure}")
+        if answer is not None and answer.error is not before:
+            self.touched.add(row[0])
+
+    def _take_of_table(self, row: ResultRow, state: OperatorState, cycle: int) -> None:
+        """Fold a row about many of a table's queries at once."""
+        try:
+            state.fold(row, None, cycle)
+        except Exception as failure:
+            users = state.users_of(row[4])
+            if not users:
+                raise
+            for query_id in users:
+                self.poison(query_id, f"its {row[1]} cannot be taken in: {type(failure).__name__}: {failure}")
+
+    def _take_error(self, query_id: int, told: dict[str, str]) -> None:
+        answer = self.answers.get(query_id)
+        if answer is None:
+            return
+        answer.fail(told["message"], told["condition"])
+        if told["condition"] == "query_quarantined":
+            self.poisoned[query_id] = told["message"]
+        self._failed.add(query_id)
+        self.touched.add(query_id)
+
+    def poison(self, query_id: int, why: str) -> None:
+        """A query fails, and is to be taken out of the cycles."""
+        self.poisoned[query_id] = why
+        self._failed.add(query_id)
+        self.touched.add(query_id)
+        if query_id in self.answers:
+            self.answers[query_id].fail(why, "query_quarantined")
+
+    def matched(self, query_id: int) -> int:
+        """How many rows have matched a query's predicate since its registration."""
+        answer = self.answers.get(query_id)
+        own = answer.matched if answer is not None else 0
+        return own + sum(state.matched(query_id) for state in self.states.values())
+
+    # -- definitions
+
     def _follow_definitions(self, before: int, record: CommitRecord) -> None:
         if self.state.position == before and self.offset is not None:
             return
         queries = self.state.queries_by_id
         for query_id in self.operators.keys() - queries.keys():
-            del self.operators[query_id]
-        for query_id in self.answers.keys() - queries.keys():
-            del self.answers[query_id]
-            self.slices.forget(query_id)
-            self.counted.forget(query_id)
-            self.complete.discard(query_id)
-            self.touched.add(query_id)
+            self._drop(query_id)
         for table_id in [t for t in self.newest if t not in self.state.tables_by_id]:
             del self.newest[table_id], self.heard[table_id], self.rows[table_id]
-        for table_id in [t for t in self.match_stores if t not in self.state.tables_by_id]:
-            self.match_stores.pop(table_id).close()
+            for state in self.states.values():
+                state.drop_table(table_id)
         if any(t not in self.state.tables_by_id for t, _ in self._masks):
             self._masks.clear()
-        for query_id in self.spark_plans.keys() - queries.keys():
-            del self.spark_plans[query_id]
-            self.evaluations.drop(query_id)
-            self.slices.forget(query_id)
-            self.reader_failures.pop(query_id, None)
         self.reads_queries = any(d.reads_queries for d in queries.values())
         for query_id, (_, changed) in self.state.query_positions.items():
             if changed > before:
@@ -126,6 +209,17 @@ class AnswerStore(RecordFold):
             if answer.strategy != queries[query_id].strategy:  # no change of what it answers, so of no position
                 self._follow_strategy(query_id, answer, queries[query_id], record)
 
+    def _drop(self, query_id: int) -> None:
+        del self.operators[query_id]
+        for state in self.states.values():
+            state.drop(query_id)
+        self.spark_plans.pop(query_id, None)
+        self.reader_failures.pop(query_id, None)
+        self._paused.discard(query_id)
+        self.complete.discard(query_id)
+        if self.answers.pop(query_id, None) is not None:
+            self.touched.add(query_id)
+
     def _follow_definition(self, query_id: int, definition: QueryDefinition, record: CommitRecord) -> None:
         whole = plan_from_json(definition.plan)
         self.spark_plans.pop(query_id, None)
@@ -133,36 +227,23 @@ class AnswerStore(RecordFold):
         self.operators[query_id] = whole.operator
         if whole.spark is not None:
             self.spark_plans[query_id] = whole.spark
-        if not self.is_sparks(query_id):
-            self.evaluations.drop(query_id)
-        else:
-            resumed = query_id in self._paused and not definition.paused
-            self.evaluations.define(query_id, record.cycle if resumed else 0)
+        for state in self.states.values():
+            state.define(query_id, whole, self.state.query_positions[query_id][1])
+        if query_id in self._paused and not definition.paused and self.is_sparks(query_id):
+            self.evaluations.renew(query_id, record.cycle)
         (self._paused.add if definition.paused else self._paused.discard)(query_id)
         plan = whole.kernel
         if plan is None:
-            if self.is_sparks(query_id):
-                self.slices.forget(query_id)
             if self.answers.pop(query_id, None) is not None:
                 self.touched.add(query_id)
             return
         known = self.answers.get(query_id)
         if known is None:
-            known = QueryState(plan, definition.start_us, plan.windows)
+            known = self.answers[query_id] = QueryState(plan, definition.start_us, plan.windows)
             known.reach = self._reach(whole, plan, definition.start_us)
-            if plan.lasting is not None:
-                known.lasting = HoldCache()
-            self.answers[query_id] = known
         else:
             known.pending = plan.windows if plan.windows != known.window else None
             known.reach = min(known.reach, self._reach(whole, plan, definition.start_us))
-        if plan.aggregation is not None or whole.over_results is not None:
-            self.slices.take(query_id, plan.aggregation, tuple(scalar.plan for scalar in whole.scalars))
-        else:
-            self.slices.forget(query_id)
-        if plan.window_join is not None:
-            known.coming = JoinResults(self.state.query_positions[query_id][1])
-            known.results = known.results or JoinResults(0)
         if (known.paused and not definition.paused) or known.error is not None:
             known.filled_before = False  # what came in between, or failed, is read now, as history
         known.paused = definition.paused
@@ -172,7 +253,7 @@ class AnswerStore(RecordFold):
         known.whole, known.top = whole, whole.over_results
         if not plan.tables_read <= self.state.tables_by_id.keys():
             # An older version could register a query over a table that was dropped at that moment.
-            known.error, known.error_condition = "a table that the query reads was dropped", "table_not_found"
+            known.fail("a table that the query reads was dropped", "table_not_found")
         self._follow_strategy(query_id, known, definition, record)
         known.fill_first = (_filling(record.end, query_id) or (0, 0))[0]
         self.touched.add(query_id)
@@ -215,7 +296,8 @@ class AnswerStore(RecordFold):
             answer.covered = joined([*answer.covered, (first, last)])
         for query_id in self._failed & self.answers.keys():
             answer = self.answers[query_id]
-            self.slices.doubt(query_id)
+            for state in self.states.values():
+                state.doubt(query_id)
             if answer.plan.selection is not None:
                 answer.doubt(record.end.data.get(answer.plan.selection.table_id, 0))
 
@@ -230,8 +312,7 @@ class AnswerStore(RecordFold):
     def joins_read(self, query_id: int) -> list[str]:
         """The window joins that such a query reads, by their names."""
         read = (self.state.queries.get(r.table) for r in self.spark_plans[query_id].relations if r.kind == "query")
-        answers = [(d.name, self.answers.get(d.id)) for d in read if d is not None]
-        return [name for name, answer in answers if answer is not None and answer.results is not None]
+        return [query.name for query in read if query is not None and query.id in self.joins.queries]
 
     def is_reader(self, query_id: int) -> bool:
         """Whether a query aggregates the results of a join that it reads."""
@@ -267,22 +348,40 @@ class AnswerStore(RecordFold):
                 condition, why, hint="SHOW QUERIES says more; once it is mended, pause and resume the query"
             )
 
+    # -- snapshots
+
     def to_snapshot(self) -> CommitRecord:
         """Everything in one record that `apply` takes as the first."""
-        return snapshot_of(self, self.cycle, self.start)
+        assert self.offset is not None
+        rows: list[ResultRow] = []
+        for table_id, newest in self.newest.items():
+            vids = np.flatnonzero(newest > NEVER)
+            numbers = vids.astype(np.int64).tobytes()
+            rows.append((table_id, "newest", self.rows.get(table_id, 0), 0, numbers + newest[vids].tobytes()))
+            rows.append((table_id, "heard", 0, 0, numbers + self.heard[table_id][vids].tobytes()))
+        for state in self.states.values():
+            rows.extend(state.snapshot())
+        details: dict[str, Any] = {}
+        for query_id, answer in self.answers.items():
+            details[str(query_id)] = {**answer.to_json(), "matched": self.matched(query_id)}
+            for state in self.states.values():
+                details[str(query_id)] |= state.details(query_id)
+        info = {"snapshot": details}
+        return CommitRecord(self.cycle, self.start or self.offset, self.offset, result_table(rows), info)
 
-
-def _settle(answer: QueryState, filling: tuple[int, int] | None) -> None:
-    """A query that has nothing left to read answers through the window that it was given last."""
-    answer.filling = filling
-    if filling is None and not answer.paused:
-        answer.filled_before = True
-        if answer.coming is not None:
-            if answer.results is not None:
-                answer.earlier = (*answer.earlier, answer.results)
-            answer.results, answer.coming = answer.coming, None
-        if answer.pending is not None:
-            answer.window, answer.pending = answer.pending, None
+    def _restore(self, record: CommitRecord) -> None:
+        """Restore the state of each query, beside its rows, from a snapshot."""
+        for query_id, answer in self.answers.items():
+            kept = record.info["snapshot"].get(str(query_id))
+            if kept is None:
+                continue
+            answer.restore(kept, record.end.data.get(stream_uses(answer.plan)[0].table_id, 0))
+            try:
+                for state in self.states.values():
+                    state.restore(query_id, kept)
+            except PenstockError as damage:
+                answer.fail(damage.message, damage.condition)
+        self.touched |= self.answers.keys()
 
 
 def _filling(end: Offset, query_id: int) -> tuple[int, int] | None:

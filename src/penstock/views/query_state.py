@@ -1,19 +1,15 @@
-"""The state of one query's answer, folded from commit records, and the log ranges that the records cover."""
+"""The state that every query has, whatever operator runs it: window, history, failure, and the log ranges that records cover."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-import pyarrow as pa
-
-from penstock.cycle.positions import BLOCK_ROWS
 from penstock.expr.windows import FOREVER, AnyWindow, JoinWindows, TimeWindow
+from penstock.expr.windows import any_from_json as window_from_json
+from penstock.expr.windows import to_json as window_to_json
 from penstock.operators.base.ranges import Ranges, from_position, joined
-from penstock.operators.join.partnered_rows import Blocks, PartneredRows
-from penstock.operators.join.result_list import JoinResults
-from penstock.operators.select.evaluated_matches import EvaluatedMatches
-from penstock.operators.select.hold_cache import HoldCache
 from penstock.sql.plan import AggregatePlan, JoinAggregatePlan, KernelPlan, Plan, ScalarSubquery
 
 NEVER = -(2**62)
@@ -21,20 +17,12 @@ NEVER = -(2**62)
 
 @dataclass(slots=True)
 class QueryState:
-    """One query's matches. `window` is what invocations see; a changed one waits in `pending` for its history."""
+    """What all operators keep of a query. `window` is what invocations see; a changed one waits in `pending` for its history."""
 
     plan: KernelPlan
     start_us: int | None
     window: AnyWindow
     pending: AnyWindow | None = None
-    matches: Blocks = field(default_factory=dict)
-    base: Blocks = field(default_factory=dict)
-    values: list[pa.Table] = field(default_factory=list)
-    partners: PartneredRows = field(default_factory=PartneredRows)
-    results: JoinResults | None = None
-    told: tuple[int, dict[int, dict[str, Any]]] | None = None  # what the parts of a join's last step report
-    earlier: tuple[JoinResults, ...] = ()  # what was the answer at older cycles that are still kept, one per change
-    coming: JoinResults | None = None  # of a join that reads its history: they take over once it is done
     filling: tuple[int, int] | None = None
     filled_before: bool = False
     fill_first: int = 0
@@ -45,9 +33,7 @@ class QueryState:
     covered: Ranges = ()  # log ranges with matches in records and bit matrices, apart from the one that still grows
     live_since: int | None = None  # from here on they have every new row's matches; None: not for now
     reach: int = 0  # rows below this are older than any window of the query
-    evaluated: EvaluatedMatches = field(default_factory=EvaluatedMatches)
     strategy: str | None = None  # the strategy that a user asked for
-    lasting: HoldCache | None = None  # of a condition that has to last
     whole: Plan | None = None  # the query's plan, of which `plan` is what kernels run
     top: AggregatePlan | None = None  # what a join's results are aggregated by, if these are no answer themselves
 
@@ -104,19 +90,50 @@ class QueryState:
         if self.live_since is not None:
             self.live_since = position
 
+    def fail(self, message: str, condition: str) -> None:
+        self.error, self.error_condition = message, condition
+
+    def finish_fill(self) -> None:
+        """It has nothing left to read, and answers through the window that it was given last."""
+        self.filled_before = True
+        if self.pending is not None:
+            self.window, self.pending = self.pending, None
+
     def forget_below(self, position: int) -> None:
-        """Forget matches below a position, which no window reaches; a window that is made wider later evaluates them again."""
+        """Rows below a position are not kept any more; a window that is made wider later evaluates them again."""
         self.reach = max(self.reach, position)
-        cut_below(self.matches, position)
-        cut_below(self.partners.blocks, position)
-        cut_below(self.base, position)
-        if self.values:
-            self.values = [t for t in self.values if t.num_rows and t.column("_pos")[-1].as_py() >= position]
         if self.covered:
             self.covered = from_position(self.covered, position)
         if self.live_since is not None:
             self.live_since = max(self.live_since, position)
-        self.evaluated.forget_below(position)
+
+    def to_json(self) -> dict[str, Any]:
+        """What a snapshot holds of it beside `matched`."""
+        return {
+            "window": window_to_json(self.window),
+            "fill_first": self.fill_first,
+            "filled_before": self.filled_before,
+            "error": self.error,
+            "error_condition": self.error_condition,
+            "paused": self.paused,
+            "covered": self.covered,
+            "live_since": self.live_since,
+            "reach": self.reach,
+        }
+
+    def restore(self, kept: Mapping[str, Any], head: int) -> None:
+        """Take in what a snapshot holds. `head`: how far its table was read by then."""
+        self.window = window_from_json(kept["window"])
+        self.pending = self.plan.windows if self.window != self.plan.windows else None
+        self.matched, self.fill_first, self.filled_before = kept["matched"], kept["fill_first"], kept["filled_before"]
+        self.error, self.error_condition, self.paused = kept["error"], kept["error_condition"], kept["paused"]
+        if "covered" in kept:
+            self.covered = tuple((low, high) for low, high in kept["covered"])
+            self.live_since, self.reach = kept["live_since"], kept["reach"]
+        elif self.paused:  # before there were bit matrices, records had everything that any window reached
+            self.covered, self.live_since = ((0, head),), None
+        else:
+            self.covered, self.live_since = (), 0
 
 
 def is_finished(window: AnyWindow, now_us: int | None, start_us: int | None) -> bool:
@@ -126,16 +143,6 @@ def is_finished(window: AnyWindow, now_us: int | None, start_us: int | None) -> 
     if not isinstance(window, TimeWindow) or not window.ends or now_us is None:
         return False
     return now_us > window.end.resolve(now_us, start_us if start_us is not None else FOREVER)
-
-
-def cut_below(blocks: Blocks, position: int) -> None:
-    for block in list(blocks):
-        if block + BLOCK_ROWS <= position:
-            del blocks[block]
-        elif block < position:
-            blocks[block].remove_range(0, position - block)
-            if not blocks[block]:
-                del blocks[block]
 
 
 def window_low(window: AnyWindow, now_us: int | None, start_us: int | None) -> int | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from penstock.expr.windows import FOREVER, TimeWindow
+from penstock.expr.windows import TimeWindow
 from penstock.operators.base.listings import ReachIndex
 from penstock.operators.join.readers import reached_by_readers, trim_readers
 from penstock.sql.plan import own_windows_of, stream_uses
@@ -34,7 +34,8 @@ def trim(store: AnswerStore, oldest: Mark, windows: WindowHistory, log: Path) ->
                 times[query_id] = low
             known = oldest.joins.get(query_id)
             if known is not None:
-                answer.earlier = tuple(r for r in answer.earlier if r.generation >= known.generation)
+                results = store.joins.queries[query_id]
+                results.earlier = tuple(r for r in results.earlier if r.generation >= known.generation)
             if join.missing == "inner" and not answer.scalars:
                 continue
         beside = [w for w in own_windows_of(answer.scalars) if isinstance(w, TimeWindow)]
@@ -52,42 +53,24 @@ def trim(store: AnswerStore, oldest: Mark, windows: WindowHistory, log: Path) ->
     store.slices.merge_latches(
         oldest.end.data, {q for q, answer in store.answers.items() if answer.filling is not None}
     )
-    _trim_matches(store, keep_from)
+    for query_id, position in keep_from.items():
+        store.answers[query_id].forget_below(position)
+    for state in store.states.values():
+        state.trim(keep_from)
     _trim_joins(store, times, oldest.cycle)
     trim_readers(store, oldest)
 
 
-def _trim_matches(store: AnswerStore, keep_from: dict[int, int]) -> None:
-    """Forget matches below a position, per query: no window can reach them again. For each query there is one."""
-    for query_id, position in keep_from.items():
-        answer = store.answers.get(query_id)
-        if answer is not None and position > 0:
-            answer.forget_below(position)
-    lowest: dict[int, int] = {}
-    for query_id, answer in store.answers.items():
-        if answer.plan.selection is not None:
-            table_id = answer.plan.selection.table_id
-            position = keep_from.get(query_id, 0)
-            lowest[table_id] = min(lowest.get(table_id, position), position)
-    store.slices.trim(keep_from)
-    known = {q: keep_from.get(q, 0) for q in store.answers}
-    for table_id, match_store in store.match_stores.items():
-        match_store.merge(known)
-        match_store.forget_below(lowest.get(table_id, FOREVER))
-
-
 def _trim_joins(store: AnswerStore, keep_from: dict[int, int], oldest_cycle: int) -> None:
     """Forget results before a time per query, results of deleted readings, and what distinguishes older cycles."""
-    for query_id, answer in store.answers.items():
-        answer.partners.forget(oldest_cycle)
-        if answer.results is None:
-            continue
+    for query_id, known in store.joins.queries.items():
+        answer = store.answers[query_id]
+        known.partners.forget(oldest_cycle)
         floors = [store.state.retention(use.table_id) for use in answer.plan.uses]
         low = keep_from.get(query_id, NEVER)
-        answer.results = answer.results.without(low, floors)
+        known.results = known.results.without(low, floors)
         if answer.top is not None:
-            known = (answer.results, answer.coming, *answer.earlier)
-            store.slices.trim_results(query_id, {r.generation for r in known if r is not None}, low)
+            store.slices.trim_results(query_id, known.generations, low)
 
 
 def still_read(store: AnswerStore, table_id: int) -> int:

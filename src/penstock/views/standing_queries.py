@@ -5,16 +5,23 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 from penstock.catalog.journal import JournalReader
+from penstock.catalog.model import QueryDefinition
 from penstock.catalog.state import CatalogState
 from penstock.cycle.commits import CommitRecord, CommitStore
 from penstock.cycle.folder import DataFolder, place_sheets
-from penstock.errors import PenstockError
+from penstock.cycle.lag import LAG_MAX
+from penstock.errors import PenstockError, error, suggest
+from penstock.expr.windows import AnyWindow
 from penstock.operators.aggregate.rollups.files import RollupFiles
+from penstock.operators.base.answer import AnswerAt
 from penstock.operators.base.listings import Listings
-from penstock.operators.base.row_budget import AnswerReads, RunTasks
+from penstock.operators.base.log_access import LogAccess
+from penstock.operators.base.row_budget import AnswerReads, RowBudget, RunTasks
 from penstock.operators.base.view import only_strategy, view_of
 from penstock.operators.join.result_files import ResultFiles
 from penstock.operators.resample.answer_at import resample_marks
@@ -27,24 +34,20 @@ from penstock.streams.log.segments import Segment, list_readable
 from penstock.views.answer_store import AnswerStore
 from penstock.views.feed import CommitFeed, JoinMark, Mark
 from penstock.views.intervals import Intervals
-from penstock.views.kept_answers import KeptAnswers
-from penstock.views.memory import (
-    forget_evaluated,
-    give_up_passed,
-    merge_lists,
-    remove_orphans,
-)
 from penstock.views.next_edge import next_edge
-from penstock.views.query_state import QueryState, is_finished
+from penstock.views.query_at import QueryAt
+from penstock.views.query_state import is_finished
+from penstock.views.results import Result
 from penstock.views.retention import now_at, still_read, trim
 from penstock.views.shared_events import SharedEvents
 from penstock.views.window_history import WindowHistory, WindowsAt
 
 _log = logging.getLogger("penstock.queries")
 QUERIES_PER_TRIM = 2000
+ORPHAN_CYCLES = 2 * LAG_MAX
 
 
-class StandingQueries(KeptAnswers):
+class StandingQueries:
     """Answers of all standing queries that kernels run. The engine's commits feed it; any thread may read it."""
 
     def __init__(
@@ -125,7 +128,7 @@ class StandingQueries(KeptAnswers):
     def _tidy(self, record: CommitRecord) -> None:
         """What keeps memory and folder small and answers current, and the hint for the planner."""
         with self._lock:
-            gone = give_up_passed(self.store, self.settings.answers_memory_mb << 20)
+            gone = self._give_up_passed(self.settings.answers_memory_mb << 20)
             self.store.limit_slices(self.settings.slices_memory_mb, self.settings.exact_values_max)
             self.samples.tidy(self.store.spark_plans)
         for path in gone:  # freeing a hundred megabytes takes its time: not while others wait
@@ -133,7 +136,7 @@ class StandingQueries(KeptAnswers):
         self._move_on()
         if record.cycle % self.intervals.trim_cycles == 0:
             with self._lock:
-                merge_lists(self.store)
+                self.store.matches.merge_lists()
             # It goes through all queries, and most of what it finds can wait.
             if record.cycle % (self.intervals.trim_cycles * (1 + len(self.store.answers) // QUERIES_PER_TRIM)) == 0:
                 self._trim()
@@ -145,6 +148,15 @@ class StandingQueries(KeptAnswers):
             self.commits.prune(record.cycle - self._keep)
             self.result_files.remove_dropped(self.store, self.commits.oldest_snapshot)
         self._write_next_edge(record)
+
+    def _give_up_passed(self, most_bytes: int) -> list[Path]:
+        """Drop the bit matrices that no window reaches; returns their files."""
+        store = self.store
+
+        def now_of(table_id: int) -> int | None:
+            return store.now_of(store.state.tables_by_id[table_id], None)
+
+        return store.matches.give_up_passed(now_of, store.window_index.spans, most_bytes)
 
     def write_snapshot(self) -> None:
         """Cover all records up to the last cycle."""
@@ -172,7 +184,7 @@ class StandingQueries(KeptAnswers):
                 record.end,
                 store.window_index.nows.at(record.cycle, store.state, store.newest),
                 WindowsAt(self.windows, record.cycle),
-                {query_id: self._join_mark(store.answers[query_id]) for query_id in store.window_index.joins},
+                {query_id: self._join_mark(query_id) for query_id in store.window_index.joins},
                 resample_marks(store),
             )
             self.feed.append(mark)
@@ -225,9 +237,9 @@ class StandingQueries(KeptAnswers):
             operator = self.store.operators.get(query_id)
             return view_of(operator).rows_kept(self.store, query_id) if operator is not None else 0
 
-    def _join_mark(self, answer: QueryState) -> JoinMark:
-        assert answer.results is not None
-        return JoinMark(answer.results.generation, answer.results.count, self.store.query_now(answer))
+    def _join_mark(self, query_id: int) -> JoinMark:
+        results = self.store.joins.queries[query_id].results
+        return JoinMark(results.generation, results.count, self.store.query_now(self.store.answers[query_id]))
 
     def _is_finished(self, query_id: int, mark: Mark) -> bool:
         answer = self.store.answers[query_id]
@@ -238,8 +250,9 @@ class StandingQueries(KeptAnswers):
     def _trim(self) -> None:
         with self._lock:
             trim(self.store, self.feed.mark(self.feed.oldest()), self.windows, self.folder.log)
-            remove_orphans(self.store, self.folder.sheets)
-            forget_evaluated(self.store, self.settings.answers_memory_mb << 20)
+            assert self.store.offset is not None
+            self.store.matches.remove_orphans(self.store.offset.data, self.store.cycle, ORPHAN_CYCLES)
+            self.store.matches.forget_evaluated(self.settings.answers_memory_mb << 20)
 
     def _write_next_edge(self, record: CommitRecord) -> None:
         """Tell the planner from when on time alone can change an answer: a soft hint, at most one edge a second."""
@@ -263,3 +276,112 @@ class StandingQueries(KeptAnswers):
         """Where a table's readings begin: as committed, so that files go only after the mark itself."""
         with self._lock:
             return self.store.state.retention(table_id) if table_id in self.store.state.tables_by_id else 0
+
+    # -- answers
+
+    @contextmanager
+    def locked(self) -> Iterator[AnswerStore]:
+        """The store at a committed cycle, for as long as the block runs."""
+        with self._lock:
+            yield self.store
+
+    def held(
+        self, name: str, as_of: int | None = None, asked: bool = True, budget: RowBudget | None = None
+    ) -> AnswerAt:
+        """A query's answer at the last committed cycle, or at an older kept one. `asked`: it counts as an invocation."""
+        with self._lock:
+            query = self._query(name)
+            if query is None:
+                raise error("query_not_found", query=name, hint=suggest(name, self.store.state.queries))
+            last = self.feed.last()
+            assert last is not None
+            mark = last if as_of is None else self.feed.mark(as_of)
+            return view_of(self.store.operators[query.id]).at(self, query, mark, self.log_access(budget), asked)
+
+    def query_at(self, query: QueryDefinition, mark: Mark) -> tuple[QueryAt, AnyWindow]:
+        """A query that kernels run, and its window at a kept cycle; cycle_gone where it had no answer there."""
+        window = mark.windows.get(query.id)
+        if window is None:
+            raise error("cycle_gone", cycle=mark.cycle, oldest=f"{self.answers_from(query.id)}, for this query")
+        return QueryAt(query.id, query.name, self.store.answers[query.id], mark), window
+
+    def new_budget(self, jobs: bool = True) -> RowBudget:
+        """What one answer may read of the log in this process. `jobs`: Spark's workers may read what is more."""
+        most, most_own = self.settings.answer_read_max_rows, self.settings.result_max_rows
+        return RowBudget(most, most_own, self.reads, self.run_tasks if jobs else None)
+
+    def log_access(self, budget: RowBudget | None = None) -> LogAccess:
+        """How one answer at the last cycle opens the log. Called under the lock."""
+        journal = self.store.offset.journal if self.store.offset is not None else 0
+        return LogAccess(self.folder.log, self.listings, budget or self.new_budget(), journal)
+
+    def answers_from(self, query_id: int) -> int | str:
+        """The oldest kept cycle that has an answer of a query."""
+        return self.next_answer(query_id, self.feed.oldest() - 1) or "still to come"
+
+    def invoke(self, name: str, as_of: int | None = None, limit: int | None = None) -> Result:
+        """The answer for the window as of the last cycle (or an older, kept one)."""
+        self.wait_ready(name)
+        budget = self.new_budget()
+        held = self.held(name, as_of, budget=budget)
+        rows = held.select(limit, self.settings.result_max_rows)
+        notices = (*(held.note.notices if held.note is not None else ()), *budget.notices())
+        return Result(rows, cycle=held.stands_for, now_us=held.now_us, notices=notices, rolled_up=held.note)
+
+    def next_answer(self, query_id: int, after: int) -> int | None:
+        """The first kept cycle after one that has an answer: those in which the query rested have none."""
+        last = self.feed.last()
+        found = view_of(self.store.operators[query_id]).first_answer(self, query_id, after)
+        return found if found is not None and last is not None and found <= last.cycle else None
+
+    # -- whether there is an answer
+
+    def _query(self, name: str) -> QueryDefinition | None:
+        query = self.store.state.queries.get(name)
+        return query if query is not None and query.id in self.store.operators else None
+
+    def is_resting(self, name: str) -> bool:
+        """Whether a query answers nothing for now: it is paused, or reads again what it missed."""
+        with self._lock:
+            query = self._query(name)
+            return query is not None and view_of(self.store.operators[query.id]).is_resting(self.store, query)
+
+    def check_failed(self, name: str) -> None:
+        """Raise what a FAILED query failed with."""
+        with self._lock:
+            query = self._query(name)
+            failure = view_of(self.store.operators[query.id]).failure(self.store, query) if query is not None else None
+            if failure is not None:
+                raise failure
+
+    def is_ready(self, name: str, timeout_s: float) -> bool:
+        """Whether a query has read its history, waiting for that a while. Raises where it never will."""
+        self.feed.wait(lambda: self._is_settled(name), timeout_s)
+        with self._lock:
+            self.check_failed(name)
+            query = self._query(name)
+            if query is not None and query.paused:
+                raise error("not_ready", detail=f'query "{name}" is PAUSED', hint=f"ALTER QUERY {name} RESUME")
+            return query is None or view_of(self.store.operators[query.id]).is_ready(self.store, query)
+
+    def _is_settled(self, name: str) -> bool:
+        """Whether nothing is to be waited for: there is an answer, or there will be none."""
+        with self._lock:
+            query = self._query(name)
+            if query is None or query.paused:
+                return True
+            view = view_of(self.store.operators[query.id])
+            return view.is_ready(self.store, query) or view.failure(self.store, query) is not None
+
+    def wait_ready(self, name: str, timeout_s: float | None = None) -> None:
+        """Wait a little for a query that is still filling its window; then raise an error with its state."""
+        with self._lock:
+            query = self._query(name)
+        if query is None:
+            return
+        view = view_of(self.store.operators[query.id])
+        if timeout_s is None:
+            timeout_s = view.first_wait_s or self.intervals.ready_s
+        if not self.is_ready(name, timeout_s):
+            with self._lock:
+                raise view.not_ready(self.store, query)

@@ -101,7 +101,7 @@ def test_results_are_kept_as_far_as_a_reader_reaches(life: Life) -> None:
     quiet_cycle(life)
     life.settled("counted")
     assert told(life, "counted") == expected(life, life.now() - 9 * SECOND, life.now())
-    results = life.db.standing.store.answers[life.db.definition("pairs").id].results
+    results = life.db.standing.store.joins.queries[life.db.definition("pairs").id].results
     assert results is not None and len(results.chunks) < results.count
 
 

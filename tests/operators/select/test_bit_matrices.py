@@ -9,7 +9,7 @@ import pytest
 
 from penstock.cycle.cut import Limits
 from penstock.cycle.folder import DataFolder, place_sheets
-from penstock.views.memory import ORPHAN_CYCLES
+from penstock.views.standing_queries import ORPHAN_CYCLES
 from tests.support.pipe import Pipe
 
 QUERIES = 80
@@ -123,9 +123,13 @@ def test_sheets_of_a_cycle_that_never_came_to_be_are_swept(pipe: Pipe) -> None:
         path.write_bytes(b"")
     pipe.db.standing._trim()
     store = pipe.db.standing.store
-    assert store.orphans == {orphan.name: store.cycle, half.name: store.cycle} and orphan.exists() and half.exists()
+    assert (
+        store.matches.orphans == {orphan.name: store.cycle, half.name: store.cycle}
+        and orphan.exists()
+        and half.exists()
+    )
     # A hundred cycles later none of them can be of a cycle that still runs.
-    store.orphans = dict.fromkeys(store.orphans, store.cycle - ORPHAN_CYCLES - 1)
+    store.matches.orphans = dict.fromkeys(store.matches.orphans, store.cycle - ORPHAN_CYCLES - 1)
     pipe.db.standing._trim()
     assert [path.exists() for path in (orphan, half)] == [False, False]
     assert [path.exists() for path in (running, writing)] == [True, True]
@@ -147,4 +151,4 @@ def test_dropped_queries_and_tables_take_their_sheets_along(pipe: Pipe) -> None:
     pipe.db.execute("DROP TABLE probes CASCADE")
     pipe.engine.drain()
     assert not sheets(pipe)
-    assert pipe.db.standing.store.match_stores == {}
+    assert pipe.db.standing.store.matches.stores == {}

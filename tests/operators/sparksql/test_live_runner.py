@@ -160,7 +160,7 @@ def test_a_subscriber_from_a_cycle_to_come_waits_for_it_and_gets_nothing_before(
 def test_a_subscriber_from_a_cycle_whose_answer_is_gone_is_told_so(
     pipe: Pipe, runner: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstock.operators.sparksql.evaluations.KEPT_EVALUATIONS", 2)
+    monkeypatch.setattr("penstock.operators.sparksql.state.KEPT_EVALUATIONS", 2)
     create_spark_query(pipe, "counted", COUNT)
     cycles = [ask_again(pipe, runner) for _ in range(4)]
     assert [cycle for cycle, _ in kept(pipe)] == cycles[2:]

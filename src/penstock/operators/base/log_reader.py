@@ -16,14 +16,13 @@ from penstock.catalog.model import POSITION_COLUMN, TIME_COLUMN, VERSION_COLUMN,
 from penstock.catalog.rows import StaticRows
 from penstock.cycle.definitions import definitions_since
 from penstock.cycle.log_batch import flat_columns, slice_schema, stream_fields
-from penstock.cycle.positions import BLOCK_ROWS
 from penstock.errors import PenstockError
 from penstock.expr.evaluate import evaluate
 from penstock.expr.expression import Column, UserCall, columns_of, walk
 from penstock.expr.windows import FOREVER
+from penstock.operators.base.blocks import BLOCK_ROWS, Blocks
 from penstock.operators.base.open_files import OpenFiles
 from penstock.operators.base.row_budget import RowBudget, Task
-from penstock.operators.join.partnered_rows import Blocks
 from penstock.sql.plan import SelectPlan
 from penstock.streams.log.segment_rows import read_slice
 from penstock.streams.log.segments import Segment, Slice, list_segments, lost_position, missing_file, slices

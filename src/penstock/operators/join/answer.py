@@ -20,8 +20,8 @@ from penstock.expr.evaluate import evaluate
 from penstock.expr.expression import Column, UserCall, columns_of, walk
 from penstock.expr.windows import Bound, JoinWindows, TimeWindow
 from penstock.operators.base.answer import AnswerAt, Ids, all_rows, check_rows, rows_gone
+from penstock.operators.base.blocks import Blocks
 from penstock.operators.base.log_reader import LogReader
-from penstock.operators.join.partnered_rows import Blocks
 from penstock.operators.join.result_list import ChosenResults, JoinResults
 from penstock.operators.join.steps.results import EARLIEST
 from penstock.operators.select.delivered_windows import DeliveredWindows

@@ -49,8 +49,8 @@ def hold_join(store: AnswerStore, query: QueryAt, plan: JoinPlan, windows: JoinW
     """None where the results as of the cycle are not kept any more."""
     answer, mark = query.state, query.mark
     state, at = store.state, mark.joins[query.id]
-    assert answer.results is not None
-    kept = [r for r in (answer.results, *answer.earlier) if r.generation == at.generation]
+    known = store.joins.queries[query.id]
+    kept = [r for r in (known.results, *known.earlier) if r.generation == at.generation]
     if not kept:
         return None
     inputs = tuple(
@@ -69,7 +69,9 @@ def hold_join(store: AnswerStore, query: QueryAt, plan: JoinPlan, windows: JoinW
         inputs=inputs,
         results=kept[0],
         count=at.count,
-        alone=answer.partners.without(answer.matches, mark.cycle) if plan.missing != "inner" else {},
+        alone=known.partners.without(store.matches.queries[query.id].matches, mark.cycle)
+        if plan.missing != "inner"
+        else {},
         windows=windows,
         now_us=at.now_us,
         start_us=answer.start_us,

@@ -43,15 +43,14 @@ def read_now(query_id: int, oldest: Mark) -> int | None:
 def trim_readers(store: AnswerStore, oldest: Mark) -> None:
     """Forget slices of results that no reader reaches."""
     for reader_id, plan in store.spark_plans.items():
-        answer = store.read_by(plan) if store.is_reader(reader_id) else None
-        if answer is None:
+        if not store.is_reader(reader_id) or store.read_by(plan) is None:
             continue
         (relation,) = plan.relations
         assert relation.window is not None
-        now_us = read_now(store.state.queries[relation.table].id, oldest)
+        read_id = store.state.queries[relation.table].id
+        now_us = read_now(read_id, oldest)
         low = window_low(relation.window, now_us, store.state.queries_by_id[reader_id].start_us)
-        kept = (answer.results, answer.coming, *answer.earlier)
-        generations = {r.generation for r in kept if r is not None}
+        generations = store.joins.queries[read_id].generations
         store.slices.trim_results(reader_id, generations, NEVER if low is None else low)
 
 

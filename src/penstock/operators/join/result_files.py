@@ -27,8 +27,7 @@ class ResultFiles:
 
     def note(self, store: AnswerStore) -> None:
         """After a cycle: which files are in use, and which no longer."""
-        joins = [store.answers[query_id] for query_id in store.window_index.joins]
-        used = {f for a in joins for r in (a.results, a.coming, *a.earlier) if r is not None for f in r.files}
+        used = {f for known in store.joins.queries.values() for r in known.lists for f in r.files}
         used |= store.evaluations.files()
         self._dropped += [(store.cycle, name) for name in self._used - used]
         if self._loading:
@@ -49,9 +48,9 @@ class ResultFiles:
 
     def compact(self, store: AnswerStore) -> None:
         """Write many small pieces of an answer as one file."""
-        for query_id, answer in store.answers.items():
-            if answer.results is not None and len(answer.results.chunks) > MOST_CHUNKS:
-                answer.results = self._merged(query_id, answer.results)
+        for query_id, known in store.joins.queries.items():
+            if len(known.results.chunks) > MOST_CHUNKS:
+                known.results = self._merged(query_id, known.results)
 
     def _merged(self, query_id: int, results: JoinResults) -> JoinResults:
         chunks = list(results.chunks)

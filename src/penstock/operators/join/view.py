@@ -7,10 +7,10 @@ from penstock.errors import expect
 from penstock.expr.windows import AnyWindow, JoinWindows
 from penstock.operators.base.answer import AnswerAt
 from penstock.operators.base.answer_owner import AnswerOwner
+from penstock.operators.base.blocks import size_of
 from penstock.operators.base.log_access import LogAccess
 from penstock.operators.base.view import KernelView
 from penstock.operators.join.answer_at import join_at
-from penstock.operators.select.evaluated_matches import size_of
 from penstock.sql.plan import Plan
 from penstock.views.answer_store import AnswerStore
 from penstock.views.feed import Mark
@@ -24,15 +24,12 @@ class JoinView(KernelView):
         return join_at(views, found, expect(JoinWindows, windows))
 
     def memory(self, store: AnswerStore, query_id: int) -> int:
-        answer = store.answers[query_id]
-        own = size_of(answer.matches) + size_of(answer.partners.blocks)
-        own += sum(r.nbytes for r in (answer.results, answer.coming, *answer.earlier) if r is not None)
-        match_store = store.match_stores.get(answer.plan.uses[0].table_id)
-        return own + (match_store.share(query_id) if match_store is not None else 0)
+        known = store.joins.queries[query_id]
+        own = size_of(known.partners.blocks) + sum(results.nbytes for results in known.lists)
+        return own + store.matches.memory_of(query_id)
 
     def rows_kept(self, store: AnswerStore, query_id: int) -> int:
-        results = store.answers[query_id].results
-        return results.count if results is not None else 0
+        return store.joins.queries[query_id].results.count
 
     def runs(self, plan: Plan) -> str:
         return words_of(plan)

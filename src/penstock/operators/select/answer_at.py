@@ -5,9 +5,9 @@ from __future__ import annotations
 from pyroaring import BitMap
 
 from penstock.expr.windows import RowsWindow, TimeWindow, Window
+from penstock.operators.base.blocks import Blocks
 from penstock.operators.base.log_access import LogAccess
 from penstock.operators.base.log_reader import LogReader
-from penstock.operators.join.partnered_rows import Blocks
 from penstock.operators.select.answer import SelectAt
 from penstock.operators.select.current_rows import CurrentRows
 from penstock.operators.select.evaluated_matches import MatchEvaluator
@@ -40,7 +40,7 @@ def hold_select(
         table=table,
         static=static,
         matches=_matches(store, query, plan, window, MatchEvaluator(plan, reader)),
-        values=list(answer.values),
+        values=list(store.matches.queries[query.id].values),
         instant=WindowAt(
             store.state.retention(table.id), head, now_at(store, mark, query.id, answer), answer.start_us, window
         ),
@@ -54,28 +54,28 @@ def _matches(
     store: AnswerStore, query: QueryAt, plan: SelectPlan, window: Window, evaluate: MatchEvaluator
 ) -> WindowMatches:
     """A query's present matches, with the rows that a window of rows counts."""
-    answer = query.state
+    answer, known = query.state, store.matches.queries[query.id]
     predicate = plan.static_predicate
-    found: Blocks | MatchPositions = _copy(answer.matches)
+    found: Blocks | MatchPositions = _copy(known.matches)
     if isinstance(window, TimeWindow) and not plan.calls_user_code:
-        match_store = store.match_stores.get(plan.table_id)
+        match_store = store.matches.stores.get(plan.table_id)
         found = MatchPositions(
             query.id,
-            _copy(answer.matches),
+            _copy(known.matches),
             match_store.view() if match_store is not None else MatchStoreAt(),
             answer.known,
             answer.reach,
-            answer.evaluated,
+            known.evaluated,
             evaluate,
             keep=answer.strategy != "none",
         )
     heard = store.heard_sids(plan.table_id, predicate) if isinstance(window, RowsWindow) else None
-    matches = _lasting(store, answer.lasting, plan, found) if answer.lasting is not None else found
+    matches = _lasting(store, known.lasting, plan, found) if known.lasting is not None else found
     if predicate is None:
         return WindowMatches(matches, heard=heard)
     counts = isinstance(window, RowsWindow) and isinstance(plan.window, RowsWindow)
     # Workers name the counted rows only while the definition counts rows, and of the past by filling.
-    base = _copy(answer.base) if counts and answer.settled else None
+    base = _copy(known.base) if counts and answer.settled else None
     return WindowMatches(matches, base, store.passing(plan.table_id, predicate), heard)
 
 

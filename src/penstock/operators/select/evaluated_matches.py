@@ -9,13 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 from pyroaring import BitMap
 
-from penstock.cycle.positions import BLOCK_ROWS
 from penstock.expr.expression import columns_of
 from penstock.expr.predicate_index import PredicateIndex
 from penstock.expr.row_lists import set_bits
+from penstock.operators.base.blocks import BLOCK_ROWS, Blocks, size_of
 from penstock.operators.base.log_reader import TASK_ROWS, LogReader, LogSource, offsets_in
 from penstock.operators.base.ranges import Range, Ranges, from_position, inside, joined, outside
-from penstock.operators.join.partnered_rows import Blocks
 from penstock.operators.select.position_lists import Ints
 from penstock.sql.plan import SelectPlan
 
@@ -76,16 +75,6 @@ class EvaluatedMatches:
     def nbytes(self) -> int:
         with self._lock:
             return size_of(self._blocks)
-
-
-def size_of(blocks: Blocks) -> int:
-    """Bytes of memory that bitmaps take."""
-    size = 0
-    for found in blocks.values():
-        facts = found.get_statistics()
-        size += int(facts["n_bytes_array_containers"]) + int(facts["n_bytes_run_containers"])
-        size += int(facts["n_bytes_bitset_containers"])
-    return size
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,8 @@ import numpy as np
 from penstock.expr.evaluate import evaluate_mask
 from penstock.expr.expression import columns_of
 from penstock.expr.windows import FOREVER
+from penstock.operators.base.blocks import Blocks
 from penstock.operators.base.log_reader import LogReader, TimedPositions, no_rows
-from penstock.operators.join.partnered_rows import Blocks
 from penstock.operators.select.hold_cache import Eves, HoldCache, HoldRows
 from penstock.operators.select.hold_runs import Bools, Ints, lasting, newest_of_each
 from penstock.operators.select.match_positions import MatchPositions

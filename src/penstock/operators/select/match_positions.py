@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from penstock.expr.windows import FOREVER
+from penstock.operators.base.blocks import Blocks
 from penstock.operators.base.log_reader import LogReader, TimedPositions, no_rows, offsets_in
 from penstock.operators.base.ranges import Range, Ranges, joined, outside
-from penstock.operators.join.partnered_rows import Blocks
 from penstock.operators.select.evaluated_matches import EvaluatedMatches, MatchEvaluator
 from penstock.operators.select.match_store import MatchStoreAt
 from penstock.operators.select.position_lists import Ints

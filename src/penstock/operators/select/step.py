@@ -21,7 +21,6 @@ from pyroaring import BitMap
 from penstock.catalog.model import POSITION_COLUMN, QueryDefinition
 from penstock.cycle.folder import DataFolder
 from penstock.cycle.log_batch import LogBatch
-from penstock.cycle.positions import BLOCK_ROWS
 from penstock.cycle.result_rows import ResultRow, told
 from penstock.errors import PenstockError
 from penstock.expr.answer_matrix import Matrix
@@ -31,6 +30,7 @@ from penstock.expr.expression import Expr, calls_user, columns_of
 from penstock.expr.predicate_index import PredicateIndex
 from penstock.expr.row_lists import list_rows
 from penstock.expr.windows import RowsWindow
+from penstock.operators.base.blocks import BLOCK_ROWS
 from penstock.operators.select.bit_matrix import BitMatrix, BitMatrixRef, write_matrix
 from penstock.operators.select.durability import Durability, keeping_of, meets_rows
 from penstock.operators.select.position_lists import PositionLists

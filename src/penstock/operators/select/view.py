@@ -10,7 +10,6 @@ from penstock.operators.base.answer_owner import AnswerOwner
 from penstock.operators.base.log_access import LogAccess
 from penstock.operators.base.view import KernelView, only_strategy
 from penstock.operators.select.answer_at import hold_select
-from penstock.operators.select.evaluated_matches import size_of
 from penstock.sql.plan import Plan, SelectPlan
 from penstock.views.answer_store import AnswerStore
 from penstock.views.feed import Mark
@@ -32,18 +31,13 @@ class SelectView(KernelView):
         return hold_select(views.store, found, plan, window, log, ready)
 
     def memory(self, store: AnswerStore, query_id: int) -> int:
-        answer = store.answers[query_id]
-        own = size_of(answer.matches) + size_of(answer.base) + answer.evaluated.nbytes
-        own += answer.lasting.nbytes if answer.lasting is not None else 0
-        own += sum(int(table.nbytes) for table in answer.values)
-        match_store = store.match_stores.get(answer.plan.uses[0].table_id)
-        return own + (match_store.share(query_id) if match_store is not None else 0)
+        return store.matches.memory_of(query_id)
 
     def rows_kept(self, store: AnswerStore, query_id: int) -> int:
-        answer = store.answers[query_id]
-        match_store = store.match_stores.get(answer.plan.uses[0].table_id)
+        known = store.matches.queries[query_id]
+        match_store = store.matches.stores.get(known.table_id or 0)
         listed = match_store.view().positions(query_id, 0, FOREVER) if match_store is not None else []
-        return sum(len(found) for found in answer.matches.values()) + sum(map(len, listed))
+        return sum(len(found) for found in known.matches.values()) + sum(map(len, listed))
 
     def runs(self, plan: Plan) -> str:
         return "shared pass"

@@ -9,8 +9,8 @@ import numpy as np
 
 from penstock.catalog.rows import StaticRows
 from penstock.expr.windows import FOREVER, RowsWindow, TimeWindow, Window
+from penstock.operators.base.blocks import Blocks
 from penstock.operators.base.log_reader import LogReader, LogSource, TimedPositions, no_rows, offsets_in
-from penstock.operators.join.partnered_rows import Blocks
 from penstock.operators.select.hold import HoldPositions
 from penstock.operators.select.match_positions import MatchPositions
 from penstock.views.query_state import NEVER

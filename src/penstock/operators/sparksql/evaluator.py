@@ -17,7 +17,6 @@ from penstock.cancellation import Cancellation, cancelled_by
 from penstock.catalog.model import QueryDefinition
 from penstock.errors import PenstockError, error
 from penstock.operators.sparksql.evaluation_rows import Evaluation, Failure, put_evaluation, put_failure
-from penstock.operators.sparksql.evaluations import same_rows
 from penstock.operators.sparksql.join_rows import (
     FetchedRows,
     are_same,
@@ -31,6 +30,7 @@ from penstock.operators.sparksql.join_rows import (
 from penstock.operators.sparksql.moments import moment_of
 from penstock.operators.sparksql.query_inputs import QueryInputs, inputs_of
 from penstock.operators.sparksql.replan import with_text
+from penstock.operators.sparksql.state import same_rows
 from penstock.pipeline.input_files import InputFiles
 from penstock.pipeline.spark_sql import Moment, SparkRunner
 from penstock.services import Service

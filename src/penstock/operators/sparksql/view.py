@@ -2,18 +2,50 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+
 from penstock.catalog.model import QueryDefinition
-from penstock.errors import PenstockError, error
+from penstock.errors import PenstockError, error, expect
 from penstock.expr.windows import AnyWindow
-from penstock.operators.base.answer import AnswerAt
+from penstock.operators.base.answer import AnswerAt, Ids
 from penstock.operators.base.answer_owner import AnswerOwner
 from penstock.operators.base.log_access import LogAccess
+from penstock.operators.base.table_answer import TableAnswer
 from penstock.operators.base.view import cycle_gone, failure_of, filling
 from penstock.operators.join.view import VIEW as JOIN
-from penstock.operators.sparksql.evaluations import EvaluationAt
+from penstock.operators.sparksql.evaluation_rows import Evaluation
 from penstock.sql.plan import Plan
 from penstock.views.answer_store import AnswerStore
 from penstock.views.feed import Mark
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationAt(TableAnswer):
+    """The answer of such a query at a cycle: the newest evaluation that was committed by then."""
+
+    operator: ClassVar[str] = "sparksql"
+    cycle: int
+    query_id: int
+    evaluation: Evaluation
+    of_cycle: int
+    now_us: int | None
+    floors: tuple[int, ...] = ()
+
+    @property
+    def stands_for(self) -> int:
+        return self.of_cycle
+
+    def answer(self) -> pa.Table:
+        return self.evaluation.table
+
+    def entered(self, before: AnswerAt) -> Ids:
+        if expect(EvaluationAt, before).evaluation is self.evaluation:
+            return np.empty(0, np.int64)
+        return TableAnswer.entered(self, before)
 
 
 class SparkSqlView:

@@ -14,10 +14,10 @@ import pyarrow as pa
 from pyroaring import BitMap
 
 from penstock.cycle.folder import DataFolder
-from penstock.cycle.positions import BLOCK_ROWS
 from penstock.cycle.result_rows import ResultRow, quarantined
 from penstock.errors import PenstockError, error
 from penstock.expr.evaluate import Functions, evaluate
+from penstock.operators.base.blocks import BLOCK_ROWS
 from penstock.operators.join.kernels.combinations import Combinations
 from penstock.operators.join.kernels.keys import Ints
 from penstock.operators.join.steps.prepared_join import PreparedJoin

@@ -7,9 +7,12 @@ sliced yet; then the next answer slices it (`history`). So nothing here can be w
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping
+from typing import ClassVar, Literal
 
 import numpy as np
 
+from penstock.cycle.commit_files import ResultRow
+from penstock.cycle.folder import DataFolder
 from penstock.operators.aggregate import payload
 from penstock.operators.aggregate.answer_cache import AnswerCache
 from penstock.operators.aggregate.family import FamilyStore, MeasureStore, renumbered
@@ -17,16 +20,20 @@ from penstock.operators.aggregate.latch import LatchFamily
 from penstock.operators.aggregate.over_joins.family import ResultsFamily
 from penstock.operators.aggregate.shape import Measure, family_name, family_of, measure_name, measures_of
 from penstock.operators.base.ranges import from_position
-from penstock.sql.plan import AggregatePlan
+from penstock.operators.base.state import OperatorState
+from penstock.sql.plan import AggregatePlan, Plan, QueryAggregatePlan
+from penstock.views.query_state import QueryState
 
 # Which list of results, and whatever else cells of them depend on.
 Generation = tuple[int, ...]
 
 
-class SliceStore:
+class SliceStore(OperatorState):
     """Families by name. Called under the lock of the answers' owner."""
 
-    def __init__(self) -> None:
+    kinds: ClassVar[Mapping[str, Literal["query", "table"]]] = {"slices": "table"}
+
+    def __init__(self, folder: DataFolder) -> None:
         self.families: dict[str, FamilyStore] = {}
         self._plans: dict[int, AggregatePlan] = {}  # whose rows count as a query's own
         self._beside: dict[int, tuple[AggregatePlan, ...]] = {}  # of subqueries that are values in a query
@@ -36,9 +43,16 @@ class SliceStore:
         self.said = AnswerCache()
         self._rows_before: dict[int, int] = {}  # how many rows a query's family had when the query was registered
 
+    def define(self, query_id: int, plan: Plan, position: int) -> None:
+        own = plan.kernel.aggregation if plan.kernel is not None else None
+        if own is not None or plan.over_results is not None:
+            self.take(query_id, own, tuple(scalar.plan for scalar in plan.scalars))
+        elif plan.operator != QueryAggregatePlan.operator:
+            self.drop(query_id)  # a reader of a join keeps the cells of its results
+
     def take(self, query_id: int, plan: AggregatePlan | None, beside: tuple[AggregatePlan, ...] = ()) -> None:
         """A query came or changed. `plan` None: its own aggregates are of a join's results; `beside`: its subqueries."""
-        before, used_before = self._plans.get(query_id), self._used(query_id)
+        before, used_before, matched = self._plans.get(query_id), self._used(query_id), self.matched(query_id)
         for each in (*((plan,) if plan is not None else ()), *beside):
             family = self._family(each)
             for measure in measures_of(each):
@@ -50,7 +64,7 @@ class SliceStore:
             self._rows_before.pop(query_id, None)
         else:
             if before is None or family_of(before) != family_of(plan):
-                self._rows_before[query_id] = self.of(plan).rows - self.matched(query_id, before)
+                self._rows_before[query_id] = self.of(plan).rows - matched
             self._plans[query_id] = plan
         self._beside.pop(query_id, None)
         if beside:
@@ -70,12 +84,11 @@ class SliceStore:
         plans = (*((plan,) if plan is not None else ()), *self._beside.get(query_id, ()))
         return {(family_name(family_of(p)), m): self.of(p).measures[m] for p in plans for m in measures_of(p)}
 
-    def matched(self, query_id: int, plan: AggregatePlan | None = None) -> int:
-        """How many rows cycles have found for a query."""
-        plan = plan if plan is not None else self._plans.get(query_id)
+    def matched(self, query_id: int) -> int:
+        plan = self._plans.get(query_id)
         return self.of(plan).rows - self._rows_before[query_id] if plan is not None else 0
 
-    def forget(self, query_id: int) -> None:
+    def drop(self, query_id: int) -> None:
         self._of_results.pop(query_id, None)
         self.take(query_id, None)
 
@@ -115,17 +128,17 @@ class SliceStore:
         for family in known.values():
             family.forget_before(low)
 
-    def fold(self, data: bytes, rows: int) -> None:
+    def fold(self, row: ResultRow, answer: QueryState | None, cycle: int) -> None:
         """Fold a payload of a cycle or a snapshot."""
-        told = payload.from_bytes(data)
+        told = payload.from_bytes(row[4] or b"")
         family = self.families.get(told.family)
         if family is not None:
-            family.rows += rows
+            family.rows += row[2]
             family.fold(told)
 
-    def users_of(self, data: bytes) -> set[int]:
+    def users_of(self, data: bytes | None) -> set[int]:
         """The queries that use a payload's cells."""
-        family = self.families.get(payload.from_bytes(data).family)
+        family = self.families.get(payload.from_bytes(data or b"").family)
         return set().union(*(measure.users for measure in family.measures.values())) if family is not None else set()
 
     def latch_of(self, plan: AggregatePlan) -> LatchFamily:
@@ -196,8 +209,7 @@ class SliceStore:
     def nbytes(self) -> int:
         return sum(family.nbytes for family in self._all_families())
 
-    def snapshot(self) -> Iterator[tuple[int, bytes]]:
-        """Everything as payloads, each with the table it is about."""
+    def snapshot(self) -> Iterator[ResultRow]:
         for name, family in self.families.items():
             types = [key.type for key in family.family.keys]
             for measure, known in family.measures.items():
@@ -207,4 +219,7 @@ class SliceStore:
                 one = renumbered(cells, inverse)
                 partials = {measure_name(measure): known.cells.partial}
                 data = payload.to_bytes(name, partials, known.covered, keys, [one], family.about())
-                yield family.family.table_id, data
+                yield family.family.table_id, "slices", 0, 0, data
+
+
+STATE = SliceStore

@@ -1,19 +1,18 @@
-"""Answers of queries that Spark SQL evaluates, folded from commit records, and the answer of one query at a cycle."""
+"""Answers of queries that Spark SQL evaluates, folded from commit records."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import ClassVar
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Literal
 
-import numpy as np
 import pyarrow as pa
 
 from penstock.cycle.commit_files import ResultRow
 from penstock.cycle.folder import DataFolder
-from penstock.errors import PenstockError, expect
-from penstock.operators.base.answer import AnswerAt, Ids
-from penstock.operators.base.table_answer import TableAnswer, without
+from penstock.errors import PenstockError
+from penstock.operators.base.state import OperatorState
+from penstock.operators.base.table_answer import without
 from penstock.operators.sparksql.evaluation_rows import (
     EVALUATION,
     EVALUATION_ERROR,
@@ -24,10 +23,11 @@ from penstock.operators.sparksql.evaluation_rows import (
     failure_from_payload,
     failure_row,
 )
+from penstock.sql.plan import Plan, evaluated_by_spark
+from penstock.views.query_state import QueryState
 
 KEPT_EVALUATIONS = 64
 KEPT_ROWS = 50_000
-KINDS = frozenset({EVALUATION, EVALUATION_ERROR})
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,18 +47,26 @@ class QueryEvaluations:
         return next((e for record, e in reversed(self.kept) if record <= cycle), None)
 
 
-@dataclass(slots=True)
-class EvaluationStore:
+class EvaluationStore(OperatorState):
     """The evaluations of all such queries. Changed by the follower under the store's lock."""
 
-    folder: DataFolder
-    by_query: dict[int, QueryEvaluations] = field(default_factory=dict)
-    # The last cycle at which Spark found the rows of the last evaluation again, and its NOW. Not in the records.
-    confirmed: dict[int, tuple[int, int]] = field(default_factory=dict)
-    took: bool = False  # whether the last record brought any
+    kinds: ClassVar[Mapping[str, Literal["query", "table"]]] = {EVALUATION: "query", EVALUATION_ERROR: "query"}
 
-    def define(self, query_id: int, needed_from: int) -> None:
-        """A query came or was changed; `needed_from`: the first cycle for which an answer has to be new."""
+    def __init__(self, folder: DataFolder) -> None:
+        self.folder = folder
+        self.by_query: dict[int, QueryEvaluations] = {}
+        # The last cycle at which Spark found the rows of the last evaluation again, and its NOW. Not in the records.
+        self.confirmed: dict[int, tuple[int, int]] = {}
+        self.took = False  # whether the last record brought any
+
+    def define(self, query_id: int, plan: Plan, position: int) -> None:
+        if evaluated_by_spark(plan):
+            self.renew(query_id, 0)
+        else:
+            self.drop(query_id)
+
+    def renew(self, query_id: int, needed_from: int) -> None:
+        """Count only an evaluation that stands for a cycle or a later one as an answer."""
         known = self.by_query.get(query_id, QueryEvaluations())
         self.by_query[query_id] = QueryEvaluations(known.kept, None, max(known.needed_from, needed_from))
 
@@ -66,9 +74,10 @@ class EvaluationStore:
         self.by_query.pop(query_id, None)
         self.confirmed.pop(query_id, None)
 
-    def fold(self, query_id: int, kind: str, stands_for: int, payload: bytes, cycle: int) -> None:
+    def fold(self, row: ResultRow, answer: QueryState | None, cycle: int) -> None:
+        query_id, kind, _, stands_for, payload = row
         known = self.by_query.get(query_id)
-        if known is None:
+        if known is None or payload is None:
             return
         self.took = True
         if kind == EVALUATION_ERROR:
@@ -123,31 +132,6 @@ class EvaluationStore:
                 yield failure_row(query_id, known.failure)
 
 
-@dataclass(frozen=True, slots=True)
-class EvaluationAt(TableAnswer):
-    """The answer of such a query at a cycle: the newest evaluation that was committed by then."""
-
-    operator: ClassVar[str] = "sparksql"
-    cycle: int
-    query_id: int
-    evaluation: Evaluation
-    of_cycle: int
-    now_us: int | None
-    floors: tuple[int, ...] = ()
-
-    @property
-    def stands_for(self) -> int:
-        return self.of_cycle
-
-    def answer(self) -> pa.Table:
-        return self.evaluation.table
-
-    def entered(self, before: AnswerAt) -> Ids:
-        if expect(EvaluationAt, before).evaluation is self.evaluation:
-            return np.empty(0, np.int64)
-        return TableAnswer.entered(self, before)
-
-
 def same_rows(one: pa.Table, other: pa.Table) -> bool:
     """Whether two answers have the same rows, in any order: without ORDER BY, Spark SQL gives rows in any order."""
     if one.num_rows != other.num_rows or one.schema != other.schema:
@@ -163,3 +147,6 @@ def _bounded(kept: tuple[tuple[int, Evaluation], ...]) -> tuple[tuple[int, Evalu
         if count and (count == KEPT_EVALUATIONS or rows > KEPT_ROWS):
             return kept[-count:]
     return kept
+
+
+STATE = EvaluationStore
