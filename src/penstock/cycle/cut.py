@@ -14,7 +14,7 @@ from penstock.catalog.state import CatalogState
 from penstock.cycle.offset import Offset
 from penstock.expr.windows import RowsWindow, Window
 from penstock.operators.join.steps.units import advance_fills, remaining_fills
-from penstock.operators.select.durability import is_pure, meets_rows
+from penstock.operators.select.durability import meets_rows
 from penstock.sql.plan import (
     KernelPlan,
     has_latch,
@@ -108,14 +108,9 @@ def plan_cycle(
             join_fill[query_id] = history
             continue
         ((first, target),) = history.values()
-        if plan.aggregation is not None:
-            # The first request slices its history. Of a state without end cycles read it, once: retention cannot delete
-            # what a commit record holds.
-            reads = plan.latch is not None and state.query_positions[query_id][0] > start.journal
-        else:
-            short = target - first <= limits.history_rows or not meets_rows(definition, plan)
-            reads = not (is_pure(plan) and short)
-        if reads:
+        is_new = state.query_positions[query_id][0] > start.journal
+        is_long = target - first > limits.history_rows and meets_rows(definition, plan)
+        if {"always": True, "once": is_new, "long": is_long, "never": False}[plan.fill]:
             fill[query_id] = (first, target)
     return Offset(start.folder, data, journal, max(now_us, start.now_us), fill, join_fill)
 

@@ -20,9 +20,6 @@ OPERATORS: dict[str, str] = {
     "sparksql": "penstock.operators.sparksql",
 }
 
-# Operators with a rule of their own (`rule.RULE`), which is asked before those of `sql.planning.rules`.
-RULED: list[str] = []
-
 
 @cache
 def part_of(operator: str, part: str) -> ModuleType:
@@ -32,4 +29,9 @@ def part_of(operator: str, part: str) -> ModuleType:
 
 def operators_with(part: str) -> list[str]:
     """The operators with a module of this name in their package."""
-    return [operator for operator, package in OPERATORS.items() if find_spec(f"{package}.{part}") is not None]
+    return _with(part, tuple(OPERATORS.items()))
+
+
+@cache
+def _with(part: str, operators: tuple[tuple[str, str], ...]) -> list[str]:
+    return [operator for operator, package in operators if find_spec(f"{package}.{part}") is not None]

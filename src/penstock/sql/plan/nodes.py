@@ -41,6 +41,11 @@ class StreamUse:
     window: Window
 
 
+# When cycles read the history of a new or changed query: each time; only for a new one; only a long one; never. Answers
+# read the history that cycles do not.
+Fill = Literal["always", "once", "long", "never"]
+
+
 class Plan(Protocol):
     """What all plans have in common. Only the package of an operator looks further into its plans."""
 
@@ -173,6 +178,10 @@ class KernelQuery(_Plain):
         return 0
 
     @property
+    def fill(self) -> Fill:
+        return "always"
+
+    @property
     def calls_user_code(self) -> bool:
         """Whether only workers can find or show its rows."""
         return False
@@ -234,6 +243,11 @@ class SelectPlan(KernelQuery):
         beside = self.lasting.beside if self.lasting is not None else None
         outputs = (output.expr for output in self.outputs)
         return _user_functions((*outputs, self.static_predicate, self.stream_predicate, beside))
+
+    @property
+    def fill(self) -> Fill:
+        """Matches that depend on user code, or on counts of rows, only workers can find."""
+        return "long" if isinstance(self.window, TimeWindow) and not self.calls_user_code else "always"
 
     @property
     def lookback_us(self) -> int:
@@ -453,6 +467,11 @@ class AggregatePlan(KernelQuery):
         return self.window
 
     @property
+    def fill(self) -> Fill:
+        """Retention cannot delete what a commit record holds, so cycles read it for a state without end."""
+        return "never" if self.latch is None else "once"
+
+    @property
     def is_approximate(self) -> bool:
         """Whether some of its values are estimates."""
         return any(isinstance(call.parameter, tuple) for call in self.aggregates)
@@ -597,4 +616,26 @@ class ResamplePlan(SparkPlan):
     resample: Resampling
 
 
-KernelPlan = SelectPlan | JoinPlan | AggregatePlan
+class KernelPlan(Plan, Protocol):
+    """A plan that steps of the cycle run: a `SelectPlan`, a `JoinPlan`, an `AggregatePlan`, or that of a new operator."""
+
+    @property
+    def uses(self) -> tuple[StreamUse, ...]: ...
+
+    @property
+    def tables_read(self) -> frozenset[int]: ...
+
+    @property
+    def windows(self) -> AnyWindow: ...
+
+    @property
+    def lasting(self) -> Lasting | None: ...
+
+    @property
+    def lookback_us(self) -> int: ...
+
+    @property
+    def fill(self) -> Fill: ...
+
+    @property
+    def calls_user_code(self) -> bool: ...

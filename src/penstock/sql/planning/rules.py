@@ -1,7 +1,7 @@
 """The rules that give a standing query a plan for kernels. The first one that applies decides; the rest is Spark SQL.
 
-An operator outside this package brings a rule of its own (`operators.registry.RULED`). It is asked first and, where it does
-not cover a question after all, the others are.
+A package of an operator may bring a rule of its own (`rule.RULE`). It is asked first and, where it does not cover a
+question after all, the others are.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from penstock.operators.registry import RULED, part_of
+from penstock.operators.registry import operators_with, part_of
 from penstock.sql.binding.context import BoundQuery
 from penstock.sql.plan import Plan
 from penstock.sql.planning.aggregate.correlated import correlated_plan, is_correlated
@@ -45,5 +45,5 @@ RULES = (
 
 def rules_for(bound: BoundQuery, latched: bool) -> Iterator[PlanRule]:
     """The rules that apply to a standing query, in order."""
-    own: list[PlanRule] = [part_of(operator, "rule").RULE for operator in RULED]
+    own: list[PlanRule] = [part_of(operator, "rule").RULE for operator in operators_with("rule")]
     return (rule for rule in (*own, *RULES) if (rule.latch or not latched) and rule.applies(bound))
