@@ -29,6 +29,8 @@ WORDS = {
     "operator",
     "plan.py",
     "rule.py",
+    "state.py",
+    "step.py",
     "view.py",
     "explain.py",
     "RULE",
