@@ -19,7 +19,7 @@ from penstock.database.database import Database
 from penstock.settings import Settings
 from penstock.streams.ingest.rules import warm_up
 from penstock.streams.log.stream_log import StreamLog
-from penstock.views.intervals import Intervals
+from penstock.views.standing_queries import Intervals
 from tests.support.brute_force import keep_journal
 from tests.support.crashing import crash_at
 from tests.support.examples import SOAK

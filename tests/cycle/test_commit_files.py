@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.views.intervals import Intervals
+from penstock.views.standing_queries import Intervals
 from tests.support.pipe import Pipe
 
 

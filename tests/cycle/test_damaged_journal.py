@@ -12,7 +12,7 @@ from penstock.catalog import writer
 from penstock.catalog.journal import journal_file, journal_files
 from penstock.catalog.snapshot import list_snapshots
 from penstock.cycle import definitions
-from penstock.views.intervals import Intervals
+from penstock.views.standing_queries import Intervals
 from tests.support.pipe import BEGAN_US, Pipe
 
 NAMES = ("first", "second", "joined", "third")

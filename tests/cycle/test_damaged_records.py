@@ -13,7 +13,7 @@ from penstock.database.sink_answers import SinkQueries
 from penstock.errors import PenstockError
 from penstock.sinks.backlog import Backlog
 from penstock.sinks.result_reader import Reader
-from penstock.views.intervals import Intervals
+from penstock.views.standing_queries import Intervals
 from tests.support.pipe import BEGAN_US, Pipe
 
 NAMES = ("seen", "mean", "pairs")

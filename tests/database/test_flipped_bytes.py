@@ -17,7 +17,7 @@ from penstock.cycle import definitions
 from penstock.errors import PenstockError
 from penstock.operators.join.steps import results
 from penstock.streams.log import checksums
-from penstock.views.intervals import Intervals
+from penstock.views.standing_queries import Intervals
 from tests.support.pipe import BEGAN_US, Pipe
 
 FLIPS = 7  # bytes of each file, spread over it

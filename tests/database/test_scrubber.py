@@ -13,7 +13,7 @@ from penstock.cli.main import app
 from penstock.database import scrubber
 from penstock.database.verification import files_of, verify_folder
 from penstock.operators.join.steps import results
-from penstock.views.intervals import Intervals
+from penstock.views.standing_queries import Intervals
 from tests.support.pipe import Pipe
 
 SEEN = "CREATE QUERY seen AS SELECT value FROM probes BEGIN (NOW - 1 HOUR) END (NOW)"

@@ -13,8 +13,8 @@ from penstock.cycle.commits import CommitRecord
 from penstock.database.database import Database
 from penstock.errors import PenstockError
 from penstock.settings import Settings
-from penstock.views.intervals import Intervals
 from penstock.views.results import Event
+from penstock.views.standing_queries import Intervals
 from tests.oracle import compare
 from tests.oracle.commands import Command, Cycle, DropQuery
 from tests.oracle.compare import Answer

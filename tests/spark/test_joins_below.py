@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from penstock.database.database import Database
-from penstock.operators.sparksql import input_files, join_rows
+from penstock.operators.sparksql import join_rows
 from tests.spark.asking import Rows, ask, eventually, rows_of
 from tests.spark.test_joins import joined, push_piece
 
@@ -61,7 +61,7 @@ def test_what_stands_on_a_join_equals_the_same_sql_as_a_batch(
     db: Database, in_memory: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(join_rows, "IN_MEMORY_ROWS", in_memory)
-    monkeypatch.setattr(input_files, "PIECE_ROWS", 64)
+    monkeypatch.setattr(join_rows, "PIECE_ROWS", 64)
     rng = np.random.default_rng(21)
     db.execute("CREATE TABLE regions (site TEXT PRIMARY KEY, label TEXT)")
     db.execute("INSERT INTO regions VALUES ('north', 'cold'), ('south', 'warm')")

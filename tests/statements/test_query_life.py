@@ -9,7 +9,7 @@ import pytest
 
 from penstock.catalog.journal import JournalReader
 from penstock.errors import PenstockError
-from penstock.views.intervals import Intervals
+from penstock.views.standing_queries import Intervals
 from tests.support.pipe import BEGAN_US, Pipe
 
 PAIRS = (

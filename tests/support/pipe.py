@@ -9,7 +9,7 @@ from typing import Any
 from penstock.clock import ManualClock
 from penstock.database.database import Database
 from penstock.settings import Settings
-from penstock.views.intervals import Intervals
+from penstock.views.standing_queries import Intervals
 from tests.support.local_engine import LocalEngine
 
 BEGAN_US = 1_763_190_000_000_000

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from penstock.clock import SECOND
-from penstock.views.intervals import Intervals
+from penstock.views.standing_queries import Intervals
 from tests.support.examples import SOAK
 from tests.support.pipe import BEGAN_US, Pipe
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.cycle.cut import Limits
-from penstock.views.intervals import Intervals
+from penstock.views.standing_queries import Intervals
 from tests.support.pipe import BEGAN_US, Pipe
 
 MS = 1000

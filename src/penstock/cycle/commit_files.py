@@ -30,6 +30,14 @@ RESULT_SCHEMA = pa.schema(
     ]
 )
 ResultRow = tuple[int, str, int, int, bytes | None]
+
+
+def result_batch(rows: list[ResultRow]) -> pa.RecordBatch:
+    columns = zip(*rows, strict=True) if rows else ([] for _ in RESULT_SCHEMA)
+    arrays = [pa.array(list(c), f.type) for c, f in zip(columns, RESULT_SCHEMA, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=RESULT_SCHEMA)
+
+
 _NAME = re.compile(r"(snapshot-)?(\d{12})\.arrow(\.\d+)?")  # with a number behind it where it was moved aside
 # What reading a damaged file can end in: its names and lengths are read before any checksum.
 _UNREADABLE = (OSError, pa.ArrowException, ValueError, KeyError, TypeError, AttributeError, OverflowError)

@@ -28,11 +28,12 @@ from penstock.cycle.commit_files import (
     read_record,
     record_name,
     record_writer,
+    result_batch,
     snapshot_name,
 )
 from penstock.cycle.folder import DataFolder
 from penstock.cycle.offset import Offset
-from penstock.cycle.record_queue import RecordQueue, result_table
+from penstock.cycle.record_queue import RecordQueue
 from penstock.damage import FOLDER, DamageReport, damage_of
 from penstock.errors import PenstockError, error
 from penstock.streams.log.atomic_file import CrashPoint, no_crash, store
@@ -269,7 +270,7 @@ class CommitStore:
         cycle = self.last.cycle + 1 if self.last else 1
         waiting = self.queue.waiting()
         if waiting:
-            results = pa.concat_tables([results.cast(RESULT_SCHEMA), result_table(waiting)])
+            results = pa.concat_tables([results.cast(RESULT_SCHEMA), pa.Table.from_batches([result_batch(waiting)])])
         record = CommitRecord(cycle, start, end, results, info)
         self._write_file(record_name(cycle), record)
         self.queue.written(waiting)

@@ -6,9 +6,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-import pyarrow as pa
-
-from penstock.cycle.commit_files import RESULT_SCHEMA, ResultRow
+from penstock.cycle.commit_files import ResultRow
 from penstock.cycle.folder import DataFolder
 
 
@@ -48,11 +46,6 @@ class RecordQueue:
 def wants_cycle(folder: DataFolder) -> bool:
     """Whether a cycle is to be planned for waiting rows alone; for the planner, which may be another process."""
     return _hint(folder).exists()
-
-
-def result_table(rows: list[ResultRow]) -> pa.Table:
-    columns = [list(column) for column in zip(*rows, strict=True)] if rows else [[] for _ in RESULT_SCHEMA]
-    return pa.table([pa.array(c, f.type) for c, f in zip(columns, RESULT_SCHEMA, strict=True)], RESULT_SCHEMA)
 
 
 def _hint(folder: DataFolder) -> Path:

@@ -12,13 +12,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import orjson
-import pyarrow as pa
 
-from penstock.cycle.commit_files import RESULT_SCHEMA, ResultRow
+from penstock.cycle.commit_files import ResultRow
 from penstock.errors import PenstockError
 from penstock.pipeline.tasks import CycleTask, Unit
-
-__all__ = ["ResultRow", "as_batch", "heading", "quarantined", "told"]
 
 
 def heading(task: CycleTask) -> list[ResultRow]:
@@ -37,12 +34,6 @@ def told(failure: PenstockError) -> bytes:
 def quarantined(why: str) -> PenstockError:
     """The error of a query that is to be taken out of the cycles."""
     return PenstockError("query_quarantined", why)
-
-
-def as_batch(rows: list[ResultRow]) -> pa.RecordBatch:
-    columns = zip(*rows, strict=True) if rows else ([] for _ in RESULT_SCHEMA)
-    arrays = [pa.array(list(c), f.type) for c, f in zip(columns, RESULT_SCHEMA, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=RESULT_SCHEMA)
 
 
 # Less is not worth a row of the record.

@@ -18,10 +18,11 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from penstock.cycle.commit_files import ResultRow, result_batch
 from penstock.cycle.definitions import Definitions, definitions_at
 from penstock.cycle.folder import DataFolder
 from penstock.cycle.log_batch import LogBatch
-from penstock.cycle.result_rows import ResultRow, StepTimes, as_batch, heading, quarantined, spent_row, told
+from penstock.cycle.result_rows import StepTimes, heading, quarantined, spent_row, told
 from penstock.cycle.step_cache import steps_of
 from penstock.errors import PenstockError, error
 from penstock.expr.newest_times import newest_by_version
@@ -49,7 +50,7 @@ def run_task(task: CycleTask) -> Iterator[pa.RecordBatch]:
         if task.joins:
             rows.extend(_run_joins(task, definitions))
     _settle_memory()
-    yield as_batch(rows)
+    yield result_batch(rows)
 
 
 def _run_joins(task: CycleTask, definitions: Definitions) -> Iterator[ResultRow]:

@@ -27,7 +27,6 @@ from penstock.clock import SECOND, Clock
 from penstock.clock_guard import GuardedClock, clock_status
 from penstock.cycle.commits import CommitRecord, read_newest_end
 from penstock.cycle.folder import DataFolder, FolderLock
-from penstock.cycle.lag import LAG_MAX
 from penstock.cycle.offset import Offset
 from penstock.damage import damage_of, forget_report
 from penstock.database.backup import BackupProgress, back_up
@@ -70,10 +69,9 @@ from penstock.streams.ingest.readings import IngestReceipt
 from penstock.streams.log.stream_log import StreamLog
 from penstock.streams.maintenance import LogMaintenance, RetentionControl
 from penstock.streams.sources.table_sources import Sources
-from penstock.views.follower import Follower
-from penstock.views.intervals import Intervals
+from penstock.views.follower import LAG_MAX, Follower
 from penstock.views.results import Health, Result
-from penstock.views.standing_queries import StandingQueries
+from penstock.views.standing_queries import Intervals, StandingQueries
 
 _log = logging.getLogger("penstock")
 PUSH_TIMEOUT_S = 60.0

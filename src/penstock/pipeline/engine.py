@@ -25,7 +25,6 @@ from pyspark.sql.streaming.query import StreamingQuery
 from penstock.cycle.commits import RESULT_SCHEMA, CommitRecord, CommitStore
 from penstock.cycle.culprits import cycle_limits
 from penstock.cycle.folder import DataFolder
-from penstock.cycle.lag import LAG_MAX
 from penstock.cycle.offset import Offset, offset_from_json
 from penstock.errors import error
 from penstock.pipeline.history_jobs import run_tasks
@@ -34,6 +33,7 @@ from penstock.pipeline.session import start_session
 from penstock.pipeline.source import HistorySource, PenstockSource
 from penstock.services import Service
 from penstock.settings import Settings
+from penstock.views.follower import LAG_MAX
 
 _log = logging.getLogger("penstock.pipeline")
 STOP_S = 60.0

@@ -101,13 +101,14 @@ class CycleReader(DataSourceStreamReader):
         return cycle_tasks(log, (first, last), state, parallelism, skipped, limits)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        from penstock.cycle.result_rows import as_batch, heading
+        from penstock.cycle.commit_files import result_batch
+        from penstock.cycle.result_rows import heading
         from penstock.pipeline.tasks import CycleTask
 
         assert isinstance(partition, CycleTask)
         if not partition.units and not partition.joins:
             # The first cycle shows that the pipeline works: it need not wait for compiled code to load.
-            return iter([as_batch(heading(partition))])
+            return iter([result_batch(heading(partition))])
         from penstock.cycle.worker import run_task
 
         return run_task(partition)

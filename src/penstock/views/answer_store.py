@@ -11,16 +11,15 @@ from typing import Any
 
 import numpy as np
 import orjson
+import pyarrow as pa
 
 from penstock.catalog.journal import JournalReader
 from penstock.catalog.model import QueryDefinition
 from penstock.catalog.state import CatalogState
-from penstock.cycle.commit_files import ResultRow
-from penstock.cycle.commits import CommitRecord
+from penstock.cycle.commit_files import CommitRecord, ResultRow, result_batch
 from penstock.cycle.cut import FirstNeeded, SegmentsOf
 from penstock.cycle.folder import DataFolder
 from penstock.cycle.offset import Offset
-from penstock.cycle.record_queue import result_table
 from penstock.errors import PenstockError, expect
 from penstock.expr.windows import FOREVER, TimeWindow
 from penstock.operators.aggregate.state import SliceStore
@@ -366,8 +365,8 @@ class AnswerStore(StreamClocks):
             details[str(query_id)] = {**answer.to_json(), "matched": self.matched(query_id)}
             for state in self.states.values():
                 details[str(query_id)] |= state.details(query_id)
-        info = {"snapshot": details}
-        return CommitRecord(self.cycle, self.start or self.offset, self.offset, result_table(rows), info)
+        results = pa.Table.from_batches([result_batch(rows)])
+        return CommitRecord(self.cycle, self.start or self.offset, self.offset, results, {"snapshot": details})
 
     def _restore(self, record: CommitRecord) -> None:
         """Restore the state of each query, beside its rows, from a snapshot."""

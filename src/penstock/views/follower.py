@@ -13,6 +13,9 @@ from collections.abc import Callable
 from penstock.cycle.commits import CommitRecord
 from penstock.services import Service
 
+LAG_MAX = 50
+
+
 RECORDS_MAX = 8  # kept in memory; later ones are read from disk again
 _IDLE_S = 0.5
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from penstock.expr.windows import TimeWindow
-from penstock.operators.base.listings import ReachIndex
+from penstock.operators.base.log_access import ReachIndex
 from penstock.operators.join.readers import reached_by_readers, trim_readers
 from penstock.sql.plan import own_windows_of, stream_uses
 from penstock.views.answer_store import AnswerStore

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.catalog.journal import JournalReader
@@ -14,15 +15,13 @@ from penstock.catalog.model import QueryDefinition
 from penstock.catalog.state import CatalogState
 from penstock.cycle.commits import CommitRecord, CommitStore
 from penstock.cycle.folder import DataFolder, place_sheets
-from penstock.cycle.lag import LAG_MAX
 from penstock.errors import PenstockError, error, suggest
 from penstock.expr.windows import AnyWindow
 from penstock.operators.aggregate.rollups.files import RollupFiles
 from penstock.operators.base.answer import AnswerAt
-from penstock.operators.base.listings import Listings
-from penstock.operators.base.log_access import LogAccess
+from penstock.operators.base.log_access import Listings, LogAccess
 from penstock.operators.base.row_budget import AnswerReads, RowBudget, RunTasks
-from penstock.operators.base.view import only_strategy, view_of
+from penstock.operators.base.view import QueryAt, only_strategy, view_of
 from penstock.operators.join.result_files import ResultFiles
 from penstock.operators.resample.answer_at import resample_marks
 from penstock.operators.resample.sample_cache import SampleCache
@@ -33,9 +32,8 @@ from penstock.sql.plan import has_latch, own_windows_of
 from penstock.streams.log.segments import Segment, list_readable
 from penstock.views.answer_store import AnswerStore
 from penstock.views.feed import CommitFeed, JoinMark, Mark
-from penstock.views.intervals import Intervals
+from penstock.views.follower import LAG_MAX
 from penstock.views.next_edge import next_edge
-from penstock.views.query_at import QueryAt
 from penstock.views.query_state import is_finished
 from penstock.views.results import Result
 from penstock.views.retention import now_at, still_read, trim
@@ -45,6 +43,18 @@ from penstock.views.window_history import WindowHistory, WindowsAt
 _log = logging.getLogger("penstock.queries")
 QUERIES_PER_TRIM = 2000
 ORPHAN_CYCLES = 2 * LAG_MAX
+
+
+@dataclass(frozen=True, slots=True)
+class Intervals:
+    """Cycles between two rounds of tidying, and the patience of a reader. Tests of short lives give smaller ones."""
+
+    trim_cycles: int = 20
+    snapshot_cycles: int = 200
+    own_writes_s: float = 5.0
+    """How long a reader waits at most for a cycle that includes its own writes."""
+    ready_s: float = 10.0
+    """How long a reader waits at most for a query that still fills its window."""
 
 
 class StandingQueries:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.clock import SECOND, format_timestamp
-from penstock.operators.resample import sample_task
+from penstock.operators.resample import samples
 from penstock.views.results import Result
 from tests.operators.resample import streams as resampling
 from tests.operators.resample.streams import ASKED, WINDOW, World
@@ -157,7 +157,7 @@ def test_resample_says_the_same_with_the_smallest_budget(
     pipes: Callable[..., Pipe], monkeypatch: pytest.MonkeyPatch, task_rows: int
 ) -> None:
     """Base samples and all that moves them forward is read by workers, also in several parts of the window."""
-    monkeypatch.setattr(sample_task, "TASK_ROWS", task_rows)
+    monkeypatch.setattr(samples, "TASK_ROWS", task_rows)
     world = World(pipes, task_rows, answer_read_max_rows=1)
     world.push(0, 20, 15)
     world.execute(f"CREATE QUERY q AS {ASKED} {WINDOW}")

@@ -15,7 +15,7 @@ from penstock.sql.explain.plan import explain
 from penstock.sql.parse import parse_select
 from penstock.sql.plan import AggregatePlan, SparkPlan, plan_from_json
 from penstock.sql.planning.planner import plan_query, reads_of
-from penstock.views.intervals import Intervals
+from penstock.views.standing_queries import Intervals
 from tests.support.pipe import BEGAN_US, Pipe
 
 SECOND = 1_000_000

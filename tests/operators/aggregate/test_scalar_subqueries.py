@@ -13,7 +13,7 @@ import pytest
 from penstock.answers.subscription import SelectSubscription
 from penstock.sql.plan import evaluated_by_spark, plan_from_json
 from penstock.statements.descriptions import describe_query
-from penstock.views.intervals import Intervals
+from penstock.views.standing_queries import Intervals
 from tests.support.examples import SOAK
 from tests.support.pipe import BEGAN_US, Pipe
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from penstock.operators.base import decoded_columns
+from penstock.operators.base import open_files
 from penstock.operators.base.open_files import OpenFiles
 from penstock.streams.log.segment_rows import read_slice
 from penstock.streams.log.segments import Segment, Slice
@@ -21,7 +21,7 @@ ROWS = 1000
 
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Segment:
-    monkeypatch.setattr(decoded_columns, "ROW_GROUP_ROWS", 100)
+    monkeypatch.setattr(open_files, "ROW_GROUP_ROWS", 100)
     table = pa.table({"a": np.arange(ROWS), "b": [f"text {i}" if i % 7 else None for i in range(ROWS)]})
     path = tmp_path / f"{50:016d}-{50 + ROWS:016d}-0-9.parquet"
     pq.write_table(table, path, row_group_size=100)
@@ -32,7 +32,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Segment:
 def test_any_rows_and_columns_are_those_of_the_file(file: Segment, seed: int) -> None:
     rng = random.Random(seed)
     files = OpenFiles()
-    files._decoded = decoded_columns.DecodedColumns(most_bytes=rng.choice((0, 2_000, 1 << 20)))
+    files._decoded = open_files.DecodedColumns(most_bytes=rng.choice((0, 2_000, 1 << 20)))
     fields = [pa.field("a", pa.int64()), pa.field("b", pa.string()), pa.field("late", pa.float64())]
     for _ in range(60):
         first = rng.randrange(ROWS)
@@ -55,9 +55,9 @@ def test_a_file_that_was_written_anew_is_read_anew(file: Segment) -> None:
 def test_columns_that_nobody_asked_for_lately_go_when_others_come(file: Segment) -> None:
     now = [0.0]
     files, schema = OpenFiles(), pa.schema([pa.field("a", pa.int64())])
-    files._decoded = decoded_columns.DecodedColumns(clock=lambda: now[0])
+    files._decoded = open_files.DecodedColumns(clock=lambda: now[0])
     for group in range(10):
-        now[0] += 0.6 * decoded_columns.MOST_IDLE_S
+        now[0] += 0.6 * open_files.MOST_IDLE_S
         files.read(file, 0, 10, schema)  # asked for again and again
         files.read(file, 100 * group, 100 * group + 10, schema)
         assert len(files._decoded._kept) <= 3

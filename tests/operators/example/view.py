@@ -10,10 +10,10 @@ import pyarrow as pa
 from penstock.catalog.model import QueryDefinition
 from penstock.errors import expect
 from penstock.operators.base.answer import AnswerAt
-from penstock.operators.base.answer_owner import AnswerOwner
 from penstock.operators.base.log_access import LogAccess
 from penstock.operators.base.row_order import sorted_rows
 from penstock.operators.base.table_answer import TableAnswer
+from penstock.operators.base.view import AnswerOwner
 from penstock.operators.select.view import SelectView
 from penstock.sql.plan import Plan
 from penstock.sql.plan.sorting import Sorted

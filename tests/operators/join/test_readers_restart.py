@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from penstock.clock import SECOND
-from penstock.views.intervals import Intervals
+from penstock.views.standing_queries import Intervals
 from tests.operators.join.test_readers import JOINED, expected, read_pairs, told
 from tests.support.join_life import ORIGIN, Life, until
 

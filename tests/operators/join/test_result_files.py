@@ -15,7 +15,7 @@ from penstock.errors import PenstockError
 from penstock.operators.join import result_files
 from penstock.operators.join.steps.results import write_results
 from penstock.settings import Settings
-from penstock.views.intervals import Intervals
+from penstock.views.standing_queries import Intervals
 from tests.support.local_engine import LocalEngine
 
 ORIGIN = 1_700_000_000_000_000

@@ -13,7 +13,7 @@ from penstock.answers.subscription import SelectSubscription
 from penstock.errors import PenstockError
 from penstock.operators.join.steps import units
 from penstock.statements.descriptions import describe_query
-from penstock.views.intervals import Intervals
+from penstock.views.standing_queries import Intervals
 from tests.support.pipe import BEGAN_US, Pipe
 
 SECOND = 1_000_000

@@ -10,7 +10,7 @@ import pytest
 
 from penstock.clock import SECOND
 from penstock.operators.join.answer import JoinAt
-from penstock.operators.sparksql import input_files, join_rows
+from penstock.operators.sparksql import join_rows
 from penstock.sql.plan import SparkPlan, plan_from_json
 from tests.support.join_life import COUNTED, PAIRS, Life, last_times, until
 
@@ -21,7 +21,7 @@ PIECE = 32
 def life(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Life]:
     """One answer holds ten rows at most, and memory no more of a join."""
     monkeypatch.setattr(join_rows, "IN_MEMORY_ROWS", 10)
-    monkeypatch.setattr(input_files, "PIECE_ROWS", PIECE)
+    monkeypatch.setattr(join_rows, "PIECE_ROWS", PIECE)
     made = Life(tmp_path / "data", result_max_rows=10)
     yield made
     made.db.stop()

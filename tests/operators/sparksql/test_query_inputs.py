@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock.operators.sparksql.query_inputs import QueryInputs, inputs_of
+from penstock.operators.sparksql.evaluator import QueryInputs, inputs_of
 from penstock.sql.plan import Relation, SparkPlan
 from penstock.views.feed import JoinMark
 

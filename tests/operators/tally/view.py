@@ -11,10 +11,9 @@ from penstock.catalog.model import QueryDefinition
 from penstock.errors import expect
 from penstock.expr.windows import AnyWindow
 from penstock.operators.base.answer import AnswerAt
-from penstock.operators.base.answer_owner import AnswerOwner
 from penstock.operators.base.log_access import LogAccess
 from penstock.operators.base.table_answer import TableAnswer
-from penstock.operators.base.view import KernelView
+from penstock.operators.base.view import AnswerOwner, KernelView
 from penstock.sql.plan import Plan
 from penstock.views.answer_store import AnswerStore
 from penstock.views.feed import Mark

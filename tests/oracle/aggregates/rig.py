@@ -21,7 +21,7 @@ from penstock.settings import Settings
 from penstock.sql.plan import AggregatePlan, plan_from_json
 from penstock.streams.log.segment_rows import read_slice
 from penstock.streams.log.segments import list_segments, slices
-from penstock.views.intervals import Intervals
+from penstock.views.standing_queries import Intervals
 from tests.oracle.aggregates.model import Condition, Question, Row, same
 from tests.support.local_engine import LocalEngine
 

@@ -15,7 +15,7 @@ from penstock.operators.aggregate.over_joins import answer as answer_module
 from penstock.operators.aggregate.over_joins import family
 from penstock.settings import Settings
 from penstock.sql.plan import JoinAggregatePlan, plan_from_json
-from penstock.views.intervals import Intervals
+from penstock.views.standing_queries import Intervals
 from tests.oracle.aggregates.model import aggregate, panes_of, same
 from tests.oracle.joins.making import make_question
 from tests.oracle.joins.stories import Story

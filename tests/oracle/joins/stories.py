@@ -18,8 +18,8 @@ from penstock.settings import Settings
 from penstock.sql.plan import JoinPlan, plan_from_json
 from penstock.streams.log.segment_rows import read_slice
 from penstock.streams.log.segments import list_segments, slices
-from penstock.views.intervals import Intervals
 from penstock.views.query_state import QueryState
+from penstock.views.standing_queries import Intervals
 from tests.oracle.joins.making import SECOND, make_question
 from tests.oracle.joins.tables import COLUMNS, OrdinaryTable
 from tests.oracle.joins.world import Question, Stream

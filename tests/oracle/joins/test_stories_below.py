@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from penstock.operators.join.answer_at import own_join
+from penstock.operators.join.view import own_join
 from penstock.sql.plan import SparkPlan, plan_from_json
 from tests.oracle.joins.stories import Story
 

@@ -27,8 +27,7 @@ from penstock.operators.aggregate.partials.base import Ints
 from penstock.operators.aggregate.partials.cell_sums import CellRange, UncoveredRows, combine, merge_combined
 from penstock.operators.aggregate.rollups.notices import RolledUpNote, note_of
 from penstock.operators.aggregate.rollups.rollup_read import RollupRange, RollupSource
-from penstock.operators.aggregate.rows import answer_table
-from penstock.operators.aggregate.scalars import with_values
+from penstock.operators.aggregate.rows import answer_table, with_values
 from penstock.operators.aggregate.shape import SECOND_US, Measure, family_of, measures_of, slice_width
 from penstock.operators.aggregate.slicer import SlicedFamily
 from penstock.operators.aggregate.within import loose_measures, note_doubt, read_exactly

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.expr.evaluate import evaluate, evaluate_mask
+from penstock.expr.expression import Column, Expr, Literal, substituted, walk
 from penstock.operators.aggregate.correlated import by_answers
 from penstock.operators.aggregate.groups import Groups
 from penstock.operators.aggregate.partials.cell_sums import CombinedCells
 from penstock.operators.aggregate.shape import Measure, measure_of
-from penstock.sql.plan import WINDOW_END, WINDOW_START, AggregatePlan, aggregate_name, key_name
+from penstock.operators.base.table_answer import TableAnswer
+from penstock.sql.plan import WINDOW_END, WINDOW_START, AggregatePlan, Output, aggregate_name, key_name, scalar_name
 from penstock.types import TIMESTAMP
 
 
@@ -72,3 +75,30 @@ def _in_order(plan: AggregatePlan, columns: dict[str, pa.Array]) -> dict[str, pa
 
 def _times(micros: np.ndarray) -> pa.Array:
     return pa.array(micros).cast(TIMESTAMP.to_arrow())
+
+
+def with_values(plan: AggregatePlan, subqueries: Sequence[TableAnswer]) -> AggregatePlan:
+    """The plan with each subquery's value in place of its name. Not to be called under the lock: it may read the log."""
+    if not subqueries:
+        return plan
+    values = {
+        scalar_name(place): Literal(_value(held.answer()), scalar.plan.outputs[0].type)
+        for place, (scalar, held) in enumerate(zip(plan.scalars, subqueries, strict=True))
+    }
+    having = None if plan.having is None else _known(plan.having, values)
+    order = None if plan.sorted is None else replace(plan.sorted, hidden=_all_known(plan.sorted.hidden, values))
+    return replace(plan, outputs=_all_known(plan.outputs, values), having=having, sorted=order)
+
+
+def _value(answer: pa.Table) -> Any:
+    """The one value of an answer of one column; NULL where HAVING left no row."""
+    return answer.column(0)[0].as_py() if answer.num_rows else None
+
+
+def _all_known(outputs: Sequence[Output], values: dict[str, Literal]) -> tuple[Output, ...]:
+    return tuple(replace(output, expr=_known(output.expr, values)) for output in outputs)
+
+
+def _known(expr: Expr, values: dict[str, Literal]) -> Expr:
+    columns: dict[str, Expr] = {node.name: node for node in walk(expr) if isinstance(node, Column)}
+    return substituted(expr, {**columns, **values})

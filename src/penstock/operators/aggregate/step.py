@@ -11,9 +11,10 @@ import pyarrow as pa
 from pyroaring import BitMap
 
 from penstock.catalog.model import QueryDefinition
+from penstock.cycle.commit_files import ResultRow
 from penstock.cycle.folder import DataFolder
 from penstock.cycle.log_batch import LogBatch
-from penstock.cycle.result_rows import ResultRow, told
+from penstock.cycle.result_rows import told
 from penstock.errors import PenstockError, error
 from penstock.expr.evaluate import Functions
 from penstock.expr.predicate_index import PredicateIndex

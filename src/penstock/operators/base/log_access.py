@@ -2,14 +2,63 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from penstock.catalog.model import Table
 from penstock.catalog.rows import StaticRows
-from penstock.operators.base.listings import Listings
 from penstock.operators.base.log_reader import LogReader
+from penstock.operators.base.open_files import OpenFiles
 from penstock.operators.base.row_budget import RowBudget
+from penstock.streams.log.segments import Segment, list_readable, list_segments
+
+# Compaction replaces files; those that are gone are found again, but by another listing each.
+GOOD_FOR_S = 1.0
+
+
+class Listings:
+    """File lists of all tables, one object per server. A reader notices files that retention or compaction removed since."""
+
+    def __init__(self, log: Path) -> None:
+        self._log = log
+        self._lock = threading.Lock()
+        self._known: dict[int, tuple[float, list[Segment]]] = {}
+        self.files = OpenFiles()
+
+    def segments(self, table_id: int, end: int) -> list[Segment]:
+        """A cover of a table's rows, at least up to a position."""
+        with self._lock:
+            known = self._known.get(table_id)
+        if known is not None and known[1] and known[1][-1].end >= end and time.monotonic() - known[0] < GOOD_FOR_S:
+            return known[1]
+        return self.fresh(table_id)
+
+    def fresh(self, table_id: int) -> list[Segment]:
+        listed = time.monotonic(), list_segments(self._log, table_id)
+        with self._lock:
+            self._known[table_id] = listed
+        return listed[1]
+
+
+class ReachIndex:
+    """`streams.log.segments.first_reached` for many times at once."""
+
+    def __init__(self, log: Path, table_id: int, floor: int) -> None:
+        segments = list_readable(log, table_id)
+        self._floor = floor
+        self._highest = np.maximum.accumulate(np.array([s.max_ts for s in segments], np.int64))
+        # What is missing right before a file may be of its time, too.
+        known = [floor, *(s.end for s in segments)]
+        self._from = [max(floor, min(k, s.first)) for k, s in zip(known, segments, strict=False)]
+        self._from.append(max(floor, known[-1]))
+
+    def first(self, low_us: int) -> int:
+        """From which position on rows may be of a time or later."""
+        return self._from[int(np.searchsorted(self._highest, low_us))]
 
 
 @dataclass(frozen=True, slots=True)

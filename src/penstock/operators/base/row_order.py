@@ -5,10 +5,19 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
-from penstock.operators.aggregate.distinct_rows import distinct_rows
+from penstock.operators.aggregate.partials.groups import normal_key, number_groups
 from penstock.sql.plan.sorting import Sorted
+
+
+def distinct_rows(rows: pa.Table) -> pa.Table:
+    """Of rows that are alike the first. NULLs are alike, and so are NaNs and both zeros, as in GROUP BY."""
+    columns = [normal_key(column.combine_chunks()) for column in rows.columns]
+    groups, _ = number_groups(columns, rows.num_rows)
+    _, first = np.unique(groups, return_index=True)
+    return pa.Table.from_arrays(columns, schema=rows.schema).take(pa.array(np.sort(first)))
 
 
 def sorted_rows(rows: pa.Table, asked: Sorted | None) -> pa.Table:

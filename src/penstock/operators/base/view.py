@@ -1,20 +1,65 @@
-"""The interface by which readers get the answers of standing queries, whatever operator gives them."""
+"""The interface by which readers get the answers of standing queries, whatever operator gives them, and what operators are given for it."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Protocol
 
 from penstock.catalog.model import QueryDefinition
+from penstock.cycle.folder import DataFolder
 from penstock.errors import PenstockError, error
 from penstock.expr.windows import AnyWindow
+from penstock.operators.aggregate.rollups.files import RollupFiles
 from penstock.operators.base.answer import AnswerAt
-from penstock.operators.base.answer_owner import AnswerOwner
 from penstock.operators.base.log_access import LogAccess
 from penstock.operators.registry import part_of
+from penstock.operators.resample.sample_cache import SampleCache
+from penstock.operators.select.current_rows import CurrentRows
+from penstock.operators.select.storage_choice import StorageChoice
+from penstock.settings import Settings
 from penstock.sql.plan import Plan, evaluated_by_spark
 from penstock.views.answer_store import AnswerStore
-from penstock.views.feed import Mark
+from penstock.views.feed import CommitFeed, Mark
 from penstock.views.query_state import QueryState
+from penstock.views.window_history import WindowHistory
+
+
+@dataclass(frozen=True, slots=True)
+class QueryAt:
+    """A query, its state, and the committed cycle as of which it is answered."""
+
+    id: int
+    name: str
+    state: QueryState
+    mark: Mark
+
+
+class AnswerOwner(Protocol):
+    """Answers as of the last cycle (`store`), kept cycles (`feed`), and what operators keep beside them."""
+
+    store: AnswerStore
+    feed: CommitFeed
+    folder: DataFolder
+    settings: Settings
+    rolled_files: RollupFiles
+    windows: WindowHistory
+    storage_choice: StorageChoice
+    ready: CurrentRows
+    samples: SampleCache
+
+    @property
+    def locked(self) -> Callable[[], AbstractContextManager[AnswerStore]]: ...
+
+    def query_at(self, query: QueryDefinition, mark: Mark) -> tuple[QueryAt, AnyWindow]:
+        """A query that kernels run, and its window at a kept cycle; cycle_gone where it had no answer there."""
+        ...
+
+    def answers_from(self, query_id: int) -> int | str:
+        """The oldest kept cycle that has an answer of a query."""
+        ...
+
 
 _MENDING = {
     "table_not_found": "drop the query, create it anew",

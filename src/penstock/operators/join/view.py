@@ -2,18 +2,85 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from penstock.catalog.model import QueryDefinition
-from penstock.errors import expect
+from penstock.errors import error, expect
 from penstock.expr.windows import AnyWindow, JoinWindows
 from penstock.operators.base.answer import AnswerAt
-from penstock.operators.base.answer_owner import AnswerOwner
 from penstock.operators.base.blocks import size_of
 from penstock.operators.base.log_access import LogAccess
-from penstock.operators.base.view import KernelView
-from penstock.operators.join.answer_at import join_at
-from penstock.sql.plan import Plan
+from penstock.operators.base.view import AnswerOwner, KernelView, QueryAt
+from penstock.operators.join.answer import InputTable, JoinAt
+from penstock.sql.plan import JoinPlan, Plan
 from penstock.views.answer_store import AnswerStore
 from penstock.views.feed import Mark
+
+
+def join_at(views: AnswerOwner, query: QueryAt, windows: JoinWindows) -> JoinAt:
+    """A join through windows; cycle_gone where the results as of the cycle are not kept any more."""
+    join = hold_join(views.store, query, expect(JoinPlan, query.state.plan), windows, views.folder.log)
+    if join is None:
+        oldest = f"{views.answers_from(query.id)}, for this query"
+        raise error("cycle_gone", cycle=query.mark.cycle, oldest=oldest)
+    return join
+
+
+def own_join(views: AnswerOwner, name: str) -> JoinAt:
+    """The join that a query is or stands on, now."""
+    with views.locked() as store:
+        mark = views.feed.last()
+        assert mark is not None
+        query, window = views.query_at(store.state.queries[name], mark)
+        return join_at(views, query, expect(JoinWindows, window))
+
+
+def read_join(views: AnswerOwner, name: str, mark: Mark | None = None) -> JoinAt:
+    """A join as its readers see it at a cycle: one cycle later, and also outside the join's own window."""
+    with views.locked() as store:
+        query_id = store.state.queries[name].id
+        answer = store.answers[query_id]
+        mark = mark or views.feed.last()
+        assert mark is not None
+        before = views.feed.mark(mark.cycle - 1) if mark.cycle > views.feed.oldest() else mark
+        # A join shows the results of its history at once: no later cycle is needed.
+        mark = before if before.windows.get(query_id) is not None else mark
+        return join_at(views, QueryAt(query_id, name, answer, mark), expect(JoinWindows, answer.window))
+
+
+def hold_join(store: AnswerStore, query: QueryAt, plan: JoinPlan, windows: JoinWindows, log: Path) -> JoinAt | None:
+    """None where the results as of the cycle are not kept any more."""
+    answer, mark = query.state, query.mark
+    state, at = store.state, mark.joins[query.id]
+    known = store.joins.queries[query.id]
+    kept = [r for r in (known.results, *known.earlier) if r.generation == at.generation]
+    if not kept:
+        return None
+    inputs = tuple(
+        InputTable(
+            state.tables_by_id[i.table_id],
+            state.rows(i.table_id),
+            state.retention(i.table_id),
+            mark.end.data.get(i.table_id, 0),
+        )
+        for i in plan.inputs
+    )
+    return JoinAt(
+        cycle=mark.cycle,
+        query_id=query.id,
+        plan=plan,
+        inputs=inputs,
+        results=kept[0],
+        count=at.count,
+        alone=known.partners.without(store.matches.queries[query.id].matches, mark.cycle)
+        if plan.missing != "inner"
+        else {},
+        windows=windows,
+        now_us=at.now_us,
+        start_us=answer.start_us,
+        log=log,
+        tables=tuple(state.rows(t.table_id) for t in plan.tables),
+    )
 
 
 class JoinView(KernelView):

@@ -6,9 +6,8 @@ from penstock.catalog.model import QueryDefinition
 from penstock.errors import PenstockError, error, expect
 from penstock.expr.windows import AnyWindow
 from penstock.operators.base.answer import AnswerAt
-from penstock.operators.base.answer_owner import AnswerOwner
 from penstock.operators.base.log_access import LogAccess
-from penstock.operators.base.view import cycle_gone
+from penstock.operators.base.view import AnswerOwner, cycle_gone
 from penstock.operators.resample.answer_at import hold_resampled, request_at
 from penstock.sql.plan import Plan, ResamplePlan
 from penstock.views.answer_store import AnswerStore

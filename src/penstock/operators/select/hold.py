@@ -8,20 +8,110 @@ from its oldest new reading on.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from penstock.expr.evaluate import evaluate_mask
 from penstock.expr.expression import columns_of
 from penstock.expr.windows import FOREVER
 from penstock.operators.base.blocks import Blocks
 from penstock.operators.base.log_reader import LogReader, TimedPositions, no_rows
-from penstock.operators.select.hold_cache import Eves, HoldCache, HoldRows
-from penstock.operators.select.hold_runs import Bools, Ints, lasting, newest_of_each
 from penstock.operators.select.match_positions import MatchPositions
 from penstock.sql.plan import SelectPlan
 from penstock.views.query_state import NEVER
+
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+
+def lasting(sids: npt.NDArray[np.int32], times: Ints, positions: Ints, true: Bools, us: int) -> Bools:
+    """Which rows end a run of true rows of their sensor, in the order of time and position, that began `us` before."""
+    if not len(times):
+        return np.empty(0, np.bool_)
+    order = np.lexsort((positions, times, sids))
+    held, own, when = true[order], sids[order], times[order]
+    begins = ~held
+    begins[0] = True
+    begins[1:] |= ~held[:-1] | (own[1:] != own[:-1])
+    since = when[np.maximum.accumulate(np.where(begins, np.arange(len(order)), 0))]
+    found = np.empty(len(order), np.bool_)
+    found[order] = held & (when - since >= us)
+    return found
+
+
+def newest_of_each(sids: npt.NDArray[np.int32], times: Ints, positions: Ints) -> Ints:
+    """The newest row of each sensor by time and position; indices, by sensor."""
+    order = np.lexsort((positions, times, sids))
+    return order[np.append(sids[order][1:] != sids[order][:-1], True)] if len(order) else order
+
+
+KEPT = 4  # cycles that are asked about at the same time: of invocations, and of subscribers that are behind
+
+
+@dataclass(frozen=True, slots=True)
+class HoldRows:
+    """All rows below `head` from a time on at which the condition has lasted; they depend on positions from `lowest` on."""
+
+    since: int
+    head: int
+    lowest: int
+    rows: TimedPositions
+
+
+@dataclass(frozen=True, slots=True)
+class Eves:
+    """Each sensor's newest row up to a time, below `head`, by sid: when (NEVER: none), where, and whether it is true."""
+
+    since: int
+    head: int
+    times: Ints
+    positions: Ints
+    true: Bools
+
+    @property
+    def lowest(self) -> int:
+        return int(self.positions.min(initial=FOREVER))
+
+
+Kept = TypeVar("Kept", HoldRows, Eves)
+
+
+@dataclass(slots=True)
+class HoldCache:
+    """The cached results of one query. Soft state: missing results are read from the log."""
+
+    found: list[HoldRows] = field(default_factory=list)
+    eves: list[Eves] = field(default_factory=list)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def nearest(self, kept: Sequence[Kept], since: int, head: int, floor: int) -> Kept | None:
+        """What needs the least added; nothing that stands on rows which retention has taken."""
+        with self.lock:
+            usable = [k for k in kept if k.since <= since and k.head <= head and k.lowest >= floor]
+        return max(usable, key=lambda k: (k.head, k.since), default=None)
+
+    def keep(self, kept: list[Kept], new: Kept) -> None:
+        with self.lock:
+            kept[:] = [k for k in kept if (k.since, k.head) != (new.since, new.head)]
+            kept.append(new)
+            del kept[:-KEPT]
+
+    def clear(self) -> None:
+        with self.lock:
+            self.found.clear()
+            self.eves.clear()
+
+    @property
+    def nbytes(self) -> int:
+        with self.lock:
+            rows = sum(f.rows.positions.nbytes + f.rows.times.nbytes + f.rows.vids.nbytes for f in self.found)
+            return rows + sum(e.times.nbytes + e.positions.nbytes + e.true.nbytes for e in self.eves)
+
 
 KEPT_ROWS = 1 << 20
 

@@ -17,8 +17,8 @@ from penstock.expr.windows import FOREVER
 from penstock.operators.base.blocks import Blocks, add_block, cut_below, size_of
 from penstock.operators.base.state import OperatorState
 from penstock.operators.select.bit_matrix import BitMatrixRef, name_from_bytes
-from penstock.operators.select.evaluated_matches import EvaluatedMatches
-from penstock.operators.select.hold_cache import HoldCache
+from penstock.operators.select.hold import HoldCache
+from penstock.operators.select.match_positions import EvaluatedMatches
 from penstock.operators.select.match_store import MatchStore, QueryCounters
 from penstock.operators.select.position_lists import lists_from_bytes
 from penstock.sql.plan import Plan

@@ -19,9 +19,10 @@ import pyarrow as pa
 from pyroaring import BitMap
 
 from penstock.catalog.model import POSITION_COLUMN, QueryDefinition
+from penstock.cycle.commit_files import ResultRow
 from penstock.cycle.folder import DataFolder
 from penstock.cycle.log_batch import LogBatch
-from penstock.cycle.result_rows import ResultRow, told
+from penstock.cycle.result_rows import told
 from penstock.errors import PenstockError
 from penstock.expr.answer_matrix import Matrix
 from penstock.expr.bits import bitmap_of_words

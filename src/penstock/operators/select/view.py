@@ -2,17 +2,101 @@
 
 from __future__ import annotations
 
+from pyroaring import BitMap
+
 from penstock.catalog.model import QueryDefinition
 from penstock.errors import expect
-from penstock.expr.windows import FOREVER, AnyWindow, JoinWindows, TimeWindow
+from penstock.expr.windows import FOREVER, AnyWindow, JoinWindows, RowsWindow, TimeWindow, Window
 from penstock.operators.base.answer import AnswerAt
-from penstock.operators.base.answer_owner import AnswerOwner
+from penstock.operators.base.blocks import Blocks
 from penstock.operators.base.log_access import LogAccess
-from penstock.operators.base.view import KernelView, only_strategy
-from penstock.operators.select.answer_at import hold_select
+from penstock.operators.base.log_reader import LogReader
+from penstock.operators.base.view import AnswerOwner, KernelView, QueryAt, only_strategy
+from penstock.operators.select.answer import SelectAt
+from penstock.operators.select.current_rows import CurrentRows
+from penstock.operators.select.hold import HoldCache, HoldPositions
+from penstock.operators.select.match_positions import MatchEvaluator, MatchPositions
+from penstock.operators.select.match_store import MatchStoreAt
+from penstock.operators.select.window_cut import WindowAt, WindowMatches
 from penstock.sql.plan import Plan, SelectPlan
 from penstock.views.answer_store import AnswerStore
 from penstock.views.feed import Mark
+from penstock.views.retention import now_at
+
+
+def hold_select(
+    store: AnswerStore, query: QueryAt, plan: SelectPlan, window: Window, log: LogAccess, ready: CurrentRows | None
+) -> SelectAt:
+    answer, mark = query.state, query.mark
+    table = store.state.tables_by_id[plan.table_id]
+    static = store.state.rows(table.id)
+    head = mark.end.data.get(table.id, 0)
+
+    def reader() -> LogReader:
+        return log.reader(table, static, head)
+
+    return SelectAt(
+        cycle=mark.cycle,
+        query_id=query.id,
+        plan=plan,
+        table=table,
+        static=static,
+        matches=_matches(store, query, plan, window, MatchEvaluator(plan, reader)),
+        values=list(store.matches.queries[query.id].values),
+        instant=WindowAt(
+            store.state.retention(table.id), head, now_at(store, mark, query.id, answer), answer.start_us, window
+        ),
+        reader=reader,
+        fresh=lambda: log.fresh(table, static),
+        ready=ready,
+    )
+
+
+def _matches(
+    store: AnswerStore, query: QueryAt, plan: SelectPlan, window: Window, evaluate: MatchEvaluator
+) -> WindowMatches:
+    """A query's present matches, with the rows that a window of rows counts."""
+    answer, known = query.state, store.matches.queries[query.id]
+    predicate = plan.static_predicate
+    found: Blocks | MatchPositions = _copy(known.matches)
+    if isinstance(window, TimeWindow) and not plan.calls_user_code:
+        match_store = store.matches.stores.get(plan.table_id)
+        found = MatchPositions(
+            query.id,
+            _copy(known.matches),
+            match_store.view() if match_store is not None else MatchStoreAt(),
+            answer.known,
+            answer.reach,
+            known.evaluated,
+            evaluate,
+            keep=answer.strategy != "none",
+        )
+    heard = store.heard_sids(plan.table_id, predicate) if isinstance(window, RowsWindow) else None
+    matches = _lasting(store, known.lasting, plan, found) if known.lasting is not None else found
+    if predicate is None:
+        return WindowMatches(matches, heard=heard)
+    counts = isinstance(window, RowsWindow) and isinstance(plan.window, RowsWindow)
+    # Workers name the counted rows only while the definition counts rows, and of the past by filling.
+    base = _copy(known.base) if counts and answer.settled else None
+    return WindowMatches(matches, base, store.passing(plan.table_id, predicate), heard)
+
+
+def _lasting(store: AnswerStore, memory: HoldCache, plan: SelectPlan, true: Blocks | MatchPositions) -> HoldPositions:
+    """What lasts of the rows at which a condition is true."""
+    table_id, predicate = plan.table_id, plan.static_predicate
+    return HoldPositions(
+        plan=plan,
+        true=true,
+        passing=store.passing(table_id, predicate) if predicate is not None else None,
+        heard=store.heard_sids(table_id, predicate),
+        sids=store.state.rows(table_id).sids,
+        floor=store.state.retention(table_id),
+        memory=memory,
+    )
+
+
+def _copy(blocks: dict[int, BitMap]) -> dict[int, BitMap]:
+    return {block: BitMap(found) for block, found in blocks.items()}
 
 
 class SelectView(KernelView):

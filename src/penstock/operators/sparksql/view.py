@@ -12,10 +12,9 @@ from penstock.catalog.model import QueryDefinition
 from penstock.errors import PenstockError, error, expect
 from penstock.expr.windows import AnyWindow
 from penstock.operators.base.answer import AnswerAt, Ids
-from penstock.operators.base.answer_owner import AnswerOwner
 from penstock.operators.base.log_access import LogAccess
 from penstock.operators.base.table_answer import TableAnswer
-from penstock.operators.base.view import cycle_gone, failure_of, filling
+from penstock.operators.base.view import AnswerOwner, cycle_gone, failure_of, filling
 from penstock.operators.join.view import VIEW as JOIN
 from penstock.operators.sparksql.evaluation_rows import Evaluation
 from penstock.sql.plan import Plan

@@ -18,8 +18,7 @@ from penstock.operators.aggregate.over_joins.family import ResultRange, ResultsF
 from penstock.operators.aggregate.over_joins.slices import ResultRows, SlicedResults, slice_results
 from penstock.operators.aggregate.partials.cell_sums import UncoveredRows, merge_combined
 from penstock.operators.aggregate.per_window import answer_by_window
-from penstock.operators.aggregate.rows import answer_table
-from penstock.operators.aggregate.scalars import with_values
+from penstock.operators.aggregate.rows import answer_table, with_values
 from penstock.operators.aggregate.shape import measures_of
 from penstock.operators.base.row_order import sorted_rows
 from penstock.operators.base.table_answer import TableAnswer

@@ -5,13 +5,11 @@ from __future__ import annotations
 from penstock.catalog.model import QueryDefinition
 from penstock.errors import PenstockError, error, expect
 from penstock.expr.windows import AnyWindow
-from penstock.operators.aggregate.over_joins.answer_at import hold_over_read
-from penstock.operators.aggregate.over_joins.view import SLICED_RESULTS
+from penstock.operators.aggregate.over_joins.view import SLICED_RESULTS, hold_over_read
 from penstock.operators.base.answer import AnswerAt
-from penstock.operators.base.answer_owner import AnswerOwner
 from penstock.operators.base.log_access import LogAccess
-from penstock.operators.base.view import failed, failure_of, filling
-from penstock.operators.join.answer_at import read_join
+from penstock.operators.base.view import AnswerOwner, failed, failure_of, filling
+from penstock.operators.join.view import read_join
 from penstock.sql.plan import Plan, QueryAggregatePlan
 from penstock.views.answer_store import AnswerStore
 from penstock.views.feed import Mark

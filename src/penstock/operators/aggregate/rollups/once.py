@@ -16,11 +16,11 @@ from penstock.operators.aggregate.approximate.brackets import NONE, CellSum
 from penstock.operators.aggregate.family import number_groups
 from penstock.operators.aggregate.groups import Groups
 from penstock.operators.aggregate.history import InPeriods, SliceRequest, slice_log
-from penstock.operators.aggregate.own_windows import OwnWindowsAt
 from penstock.operators.aggregate.partials.cell_sums import CellRange, UncoveredRows, combine, merge_combined
 from penstock.operators.aggregate.partials.cells import no_cells
 from penstock.operators.aggregate.rollups.rollup_read import find_source
 from penstock.operators.aggregate.shape import Measure, family_of, slice_width
+from penstock.operators.aggregate.view import OwnWindowsAt
 from penstock.operators.base.log_reader import LogReader
 from penstock.operators.base.row_budget import RowBudget
 from penstock.operators.select.window_cut import WindowAt

@@ -21,8 +21,9 @@ from penstock.expr.windows import EVERYTHING, JoinWindows, TimeWindow
 from penstock.operators.aggregate.trees.answer_columns import JoinRows, NotAnswered, SelectRows, column_of, kind_of, put
 from penstock.operators.aggregate.trees.answer_trees import ROW_BYTES, AnswerTree, AnswerTrees
 from penstock.operators.aggregate.trees.totals import Totals
-from penstock.operators.join.answer_at import hold_join
-from penstock.operators.select.answer_at import hold_select
+from penstock.operators.base.view import QueryAt
+from penstock.operators.join.view import hold_join
+from penstock.operators.select.view import hold_select
 from penstock.operators.sparksql.evaluation_rows import Evaluation
 from penstock.operators.sparksql.moments import moment_of
 from penstock.pipeline.spark_sql import Moment
@@ -30,7 +31,6 @@ from penstock.settings import Settings
 from penstock.sql.plan import Aggregate, OnDemand, SparkPlan, TreePlan
 from penstock.sql.planning.aggregate.on_demand import EVERY_ROW
 from penstock.views.answer_store import AnswerStore
-from penstock.views.query_at import QueryAt
 from penstock.views.query_state import NEVER, QueryState
 from penstock.views.standing_queries import StandingQueries
 

@@ -13,8 +13,9 @@ import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap
 
+from penstock.cycle.commit_files import ResultRow
 from penstock.cycle.folder import DataFolder
-from penstock.cycle.result_rows import ResultRow, quarantined
+from penstock.cycle.result_rows import quarantined
 from penstock.errors import PenstockError, error
 from penstock.expr.evaluate import Functions, evaluate
 from penstock.operators.base.blocks import BLOCK_ROWS

@@ -12,9 +12,10 @@ from dataclasses import replace
 import numpy as np
 import orjson
 
+from penstock.cycle.commit_files import ResultRow
 from penstock.cycle.definitions import Definitions
 from penstock.cycle.folder import DataFolder
-from penstock.cycle.result_rows import ResultRow, told
+from penstock.cycle.result_rows import told
 from penstock.errors import PenstockError
 from penstock.operators.join.kernels import run_cache
 from penstock.operators.join.kernels.choice import OURS, Choice, choose
