@@ -70,13 +70,14 @@ class SelectState(OperatorState):
         self.orphans: dict[str, int] = {}  # bit matrices that no record names, and the cycle since when
 
     def define(self, query_id: int, plan: Plan, position: int) -> None:
-        kernel = plan.kernel
-        if kernel is None:
+        selection = plan.kernel.selection if plan.kernel is not None else None
+        is_outer = plan.window_join is not None and plan.window_join.missing != "inner"
+        if selection is None and not is_outer:
             self.queries.pop(query_id, None)
             return
         known = self.queries.setdefault(query_id, QueryMatches(None))
-        known.table_id = kernel.selection.table_id if kernel.selection is not None else None
-        if kernel.lasting is not None and known.lasting is None:
+        known.table_id = selection.table_id if selection is not None else None
+        if selection is not None and selection.lasting is not None and known.lasting is None:
             known.lasting = HoldCache()
 
     def drop(self, query_id: int) -> None:
@@ -96,13 +97,13 @@ class SelectState(OperatorState):
             self._store(number).put(name_from_bytes(number, position, payload))
         elif kind == "lists":
             self._store(number).put_lists(lists_from_bytes(position, payload))
-        elif answer is not None and kind == "values":
-            self.queries[number].values.append(pa.ipc.open_stream(payload).read_all())
-        elif answer is not None and kind == "match":
-            answer.matched += rows
-            add_block(self.queries[number].matches, position, BitMap.deserialize(payload))
-        elif answer is not None:
-            add_block(self.queries[number].base, position, BitMap.deserialize(payload))
+        elif answer is not None and number in self.queries:
+            known = self.queries[number]
+            if kind == "values":
+                known.values.append(pa.ipc.open_stream(payload).read_all())
+            else:
+                answer.matched += rows if kind == "match" else 0
+                add_block(known.matches if kind == "match" else known.base, position, BitMap.deserialize(payload))
 
     def _store(self, table_id: int) -> MatchStore:
         if table_id not in self.stores:
@@ -114,9 +115,9 @@ class SelectState(OperatorState):
 
     def memory_of(self, query_id: int) -> int:
         """Bytes of a query's matches, with its share of what several queries share."""
-        known = self.queries[query_id]
-        store = self.stores.get(known.table_id or 0)
-        return known.nbytes + (store.share(query_id) if store is not None else 0)
+        known = self.queries.get(query_id)
+        store = self.stores.get(known.table_id or 0) if known is not None else None
+        return (known.nbytes if known is not None else 0) + (store.share(query_id) if store is not None else 0)
 
     def trim(self, keep_from: Mapping[int, int]) -> None:
         lowest: dict[int, int] = {}
