@@ -20,8 +20,7 @@ from penstock.expr.newest_times import newest_by_version, newest_passing
 from penstock.expr.predicate_index import PredicateIndex
 from penstock.expr.row_lists import list_rows
 from penstock.operators.aggregate.approximate.coarse_cells import coarsened
-from penstock.operators.aggregate.approximate.names import KINDS, approximate_name, make_approximate
-from penstock.operators.aggregate.partials.registry import PARTIALS
+from penstock.operators.aggregate.partials.registry import KINDS, PARTIALS, approximate_name, make_approximate
 from penstock.operators.aggregate.partials.slices import slice_rows
 from penstock.operators.aggregate.trees.folds import FANOUT
 from penstock.operators.aggregate.trees.totals import Kind

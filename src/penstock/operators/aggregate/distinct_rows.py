@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from penstock.operators.aggregate.partials.groups import normal_key, number_groups
+from penstock.operators.aggregate.partials.slices import normal_key, number_groups
 
 
 def distinct_rows(rows: pa.Table) -> pa.Table:

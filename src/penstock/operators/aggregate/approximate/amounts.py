@@ -6,15 +6,14 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
-from penstock.operators.aggregate.approximate.base import CUT, Approximate, Brackets, Coarseness, Floats
+from penstock.operators.aggregate.approximate.base import CUT, Bracketed, Brackets, Coarseness, Floats
 from penstock.operators.aggregate.partials.base import Ints, Numbers, State, Values
 from penstock.operators.aggregate.partials.double_double import add_pairs, add_rows
 from penstock.types import Type
 
 
-class ApproxCount(Approximate):
+class ApproxCount(Bracketed):
     """How many values there are, within `epsilon` of the truth, for certain."""
 
     name = "approx_count"
@@ -37,25 +36,13 @@ class ApproxCount(Approximate):
     def join(self, state: State, at: Ints, other: State, prefix: str) -> None:
         np.add.at(state[prefix + "count"], at, other[prefix + "count"])
 
-    def weights(self, state: State) -> Floats:
-        return state["count"].astype(np.float64)
-
     def brackets(self, state: State) -> Brackets:
         lowers = state["count"].astype(np.float64)
         uppers = lowers + state[CUT + "count"]
         return Brackets(np.floor((lowers + uppers) / 2), lowers, uppers, np.ones(len(lowers), np.bool_))
 
-    def within(self, state: State) -> npt.NDArray[np.bool_]:
-        return self.brackets(state).within(self.epsilon)
 
-    def finish(self, function: str, state: State, type_: Type, parameter: Any = None) -> pa.Array:
-        found = self.brackets(state)
-        if function.endswith("_error"):
-            return pa.array(found.errors)
-        return pa.array(found.values.astype(np.int64)).cast(type_.to_arrow())
-
-
-class ApproxSum(Approximate):
+class ApproxSum(Bracketed):
     """A sum within `epsilon` of the sum of absolute values, for certain: positive and negative values are kept apart."""
 
     name = "approx_sum"
@@ -102,8 +89,3 @@ class ApproxSum(Approximate):
         nothing_cut = state[CUT + "count"] == 0
         good: npt.NDArray[np.bool_] = nothing_cut | (found.known & (found.errors <= self.epsilon * sure))
         return good
-
-    def finish(self, function: str, state: State, type_: Type, parameter: Any = None) -> pa.Array:
-        found = self.brackets(state)
-        values = found.errors if function.endswith("_error") else found.values
-        return pa.array(values, mask=~found.known, from_pandas=False)

@@ -10,15 +10,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.operators.aggregate.approximate.base import CUT, Approximate, Coarseness, Floats, per_cell
-from penstock.operators.aggregate.partials.base import Ints, Numbers, State, Values
+from penstock.operators.aggregate.approximate.base import CUT, Approximate, Coarseness, Floats
+from penstock.operators.aggregate.partials.base import Ints, Numbers, State, Values, parts_per_cell, per_cell
 from penstock.types import Type
 
 
 class SketchPartial(Approximate):
     """`sketch` holds the values of the cell, `count` how many there are. Of cut cells only the count is known."""
-
-    bytes_fields = frozenset({"sketch"})
 
     def own(self) -> dict[str, tuple[Any, Any]]:
         return {"count": (np.int64, 0), "sketch": (object, None)}
@@ -43,18 +41,13 @@ class SketchPartial(Approximate):
         np.add.at(state[prefix + "count"], at, other[prefix + "count"])
         if prefix == CUT:
             return
-        for cell, rows in per_cell(at):
-            parts = [data for data in [state["sketch"][cell], *other["sketch"][rows]] if data is not None]
-            if parts:
-                state["sketch"][cell] = parts[0] if len(parts) == 1 else self.joined(parts)
+        for cell, parts in parts_per_cell(state["sketch"], at, other["sketch"]):
+            state["sketch"][cell] = parts[0] if len(parts) == 1 else self.joined(parts)
 
     def restricted(self, state: State, low: int) -> State:
         found = super().restricted(state, low)
         found[CUT + "sketch"][:] = None
         return found
-
-    def weights(self, state: State) -> Floats:
-        return state["count"].astype(np.float64)
 
     def loose(self, state: State) -> Floats:
         """The share of the rows that may or may not be inside."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.operators.aggregate.approximate.base import Brackets, per_cell
+from penstock.operators.aggregate.approximate.base import Brackets, bytes_held
 from penstock.operators.aggregate.approximate.intervals import (
     INTERVAL,
     Bag,
@@ -18,9 +18,8 @@ from penstock.operators.aggregate.approximate.intervals import (
     row_by_row,
     thinned,
 )
-from penstock.operators.aggregate.partials.bands import Edges, cuts_of, edges_of
-from penstock.operators.aggregate.partials.base import Ints, Numbers, State, Values
-from penstock.operators.aggregate.partials.correlated import Correlated, inner_of
+from penstock.operators.aggregate.partials.base import Ints, Numbers, State, Values, parts_per_cell
+from penstock.operators.aggregate.partials.correlated import Correlated, Edges, cuts_of, edges_of, inner_of
 from penstock.types import BIGINT, Type
 
 WITHIN = "correlated_within"
@@ -67,9 +66,8 @@ class Within(Correlated):
 
     def merge(self, state: State, at: Ints, other: State) -> None:
         super().merge(state, at, other)
-        for cell, rows in per_cell(at):
-            parts = [data for data in [state["bag"][cell], *other["bag"][rows]] if data]
-            state["bag"][cell] = b"".join(parts) or None
+        for cell, parts in parts_per_cell(state["bag"], at, other["bag"]):
+            state["bag"][cell] = b"".join(parts)
 
     def settle(self, state: State) -> None:
         """Buckets instead of rows where that takes less memory, and fewer of them where cells were merged."""
@@ -142,12 +140,8 @@ class Within(Correlated):
         values = found.lowers if say == "lower" else found.uppers if say == "upper" else found.values
         return pa.array(values, mask=~found.known, from_pandas=False).cast(type_.to_arrow())
 
-    def to_arrow(self, name: str, field: Numbers) -> pa.Array:
-        return pa.array(field.tolist(), pa.large_binary()) if name == "bag" else super().to_arrow(name, field)
-
     def nbytes(self, state: State) -> int:
-        held = sum(len(data) + 33 for name in ("bag", "pairs") for data in state[name] if data)
-        return sum(field.nbytes for field in state.values()) + held
+        return sum(field.nbytes for field in state.values()) + bytes_held(state)
 
     def kept(self, state: State) -> int:
         return 0

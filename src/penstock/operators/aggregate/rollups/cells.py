@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.operators.aggregate.partials.base import Ints, Partial, State
-from penstock.operators.aggregate.partials.groups import number_groups
+from penstock.operators.aggregate.partials.slices import number_groups
 from penstock.operators.aggregate.slicer import SlicedFamily
 
 

@@ -13,7 +13,7 @@ from penstock.expr.evaluate import evaluate, evaluate_mask
 from penstock.expr.expression import Column
 from penstock.operators.aggregate.partials.base import Ints
 from penstock.operators.aggregate.partials.cells import Cells
-from penstock.operators.aggregate.partials.groups import number_groups
+from penstock.operators.aggregate.partials.slices import number_groups
 from penstock.operators.aggregate.rollups.cells import RollupCells
 from penstock.operators.aggregate.rollups.files import RollupFiles
 from penstock.operators.aggregate.rollups.rollup_choice import Match, find_match, kept_from_us

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from penstock.operators.aggregate.approximate.amounts import ApproxCount
-from penstock.operators.aggregate.approximate.names import stands_for
 from penstock.operators.aggregate.partials.base import Ints, State
+from penstock.operators.aggregate.partials.registry import stands_for
 from penstock.operators.aggregate.rollups.shape import Shape
 from penstock.operators.aggregate.shape import Measure
 
