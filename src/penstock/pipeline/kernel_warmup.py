@@ -29,7 +29,6 @@ from penstock.operators.join.kernels.alive_versions import count_alive, earliest
 from penstock.operators.join.kernels.bounds import close
 from penstock.operators.join.kernels.composite import RankedInequalities, as_inequality
 from penstock.operators.join.kernels.keys import key_numbers
-from penstock.operators.join.kernels.parts import parts_of
 from penstock.operators.join.kernels.probe import probe
 from penstock.operators.join.kernels.program import Slot, compile_condition
 from penstock.operators.join.kernels.refinement import set_bits
@@ -37,6 +36,7 @@ from penstock.operators.join.kernels.runs import attach_run, build_run
 from penstock.operators.join.kernels.value_order import ValueRanges
 from penstock.operators.join.papers.ranges import against, match_ranges
 from penstock.operators.join.papers.registry import ALGORITHMS
+from penstock.operators.join.papers.side_arrays import parts_of
 from penstock.operators.join.papers.sides import Counters, Side
 from penstock.streams.ingest import keys, rules
 from penstock.types import BIGINT, BOOLEAN, DOUBLE, INT, Type

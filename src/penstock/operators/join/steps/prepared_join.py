@@ -14,7 +14,7 @@ from penstock.operators.join.kernels.bounds import Bounds, stated
 from penstock.operators.join.kernels.keys import is_exact
 from penstock.operators.join.kernels.lookups import Link
 from penstock.operators.join.kernels.step import Join
-from penstock.operators.join.papers.forward import covers
+from penstock.operators.join.papers.registry import covers
 from penstock.sql.plan import JoinPlan, JoinTable, Output, TableUse
 from penstock.sql.planning.join.keys import PartialKey, partial_keys
 from penstock.types import BOOLEAN
