@@ -27,7 +27,7 @@ from penstock.cycle.result_rows import ResultRow, Stopwatch, as_batch, heading, 
 from penstock.cycle.step_cache import shared_pass, slice_pass
 from penstock.errors import PenstockError, error
 from penstock.expr.newest_times import newest_by_version
-from penstock.expr.time_limit import limit_functions
+from penstock.expr.user_functions import limit_functions
 from penstock.operators.join.steps.task import JoinTask
 from penstock.operators.select.match_encoding import encode_matches, wants_matrix
 from penstock.operators.select.step import Key, SelectStep

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from pyroaring import BitMap
 
 from penstock.errors import PenstockError
-from penstock.expr.answer_matrix import Matrix
 from penstock.expr.bits import Words, bitmaps_of_rows, words_for
 from penstock.expr.conjunctions import rows_of_masks
 from penstock.expr.evaluate import Columns, Functions
@@ -27,6 +27,21 @@ from penstock.expr.gaps import Int32s, Int64s, sort_by_gap
 from penstock.expr.normal_form import normal_form
 from penstock.expr.selections import Masks, Selections
 from penstock.expr.static_masks import NO_MASK, StaticMasks
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """Which rows of the batch each query selects. Queries of equal meaning share a row of the matrix.
+
+    Bit i % 64 of word i // 64 is row i of the batch; bits past the end are 0. Some rows may belong to no query.
+    """
+
+    numbers: npt.NDArray[np.int64]  # the queries, ascending
+    row_of: npt.NDArray[np.int32]  # beside `numbers`: the query's row of the matrix
+    counts: npt.NDArray[np.int64]  # per row of the matrix: how many bits are set
+    words: Words  # shape (rows, words)
+    failed: dict[int, PenstockError] = field(default_factory=dict)  # queries without an answer; not in `numbers`
+
 
 # Bytes of bit vectors (answers that become bitmaps, rows by static mask) held at once; more go in several rounds.
 _VECTORS_MAX_BYTES = 64 << 20

@@ -11,10 +11,9 @@ from penstock.errors import PenstockError
 from penstock.expr.bits import Words
 from penstock.expr.conjunctions import and_terms
 from penstock.expr.evaluate import Functions
-from penstock.expr.factors import FactorSet, PreparedBatch
+from penstock.expr.factors import FactorSet, PreparedBatch, SlotTable
 from penstock.expr.gaps import Int32s, Int64s
 from penstock.expr.normal_form import Term
-from penstock.expr.slot_table import SlotTable
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -81,7 +82,7 @@ def compare_floats(operation: str, left: Any, right: Any) -> Any:
             return (left >= right) | np.isnan(left)
 
 
-def _run(arguments: Sequence[Value], call: Call, rows: int) -> Value:
+def _compared(arguments: Sequence[Value], call: Call, rows: int) -> Value:
     return compare(call.operation, arguments[0], arguments[1], rows)
 
 
@@ -121,12 +122,36 @@ def same(left: Any, right: Any) -> bool:
 
 
 COMPARISONS = {
-    "eq": OperationInfo("a = b", _run),
-    "ne": OperationInfo("a <> b", _run),
-    "lt": OperationInfo("a < b", _run),
-    "le": OperationInfo("a <= b", _run),
-    "gt": OperationInfo("a > b", _run),
-    "ge": OperationInfo("a >= b", _run),
+    "eq": OperationInfo("a = b", _compared),
+    "ne": OperationInfo("a <> b", _compared),
+    "lt": OperationInfo("a < b", _compared),
+    "le": OperationInfo("a <= b", _compared),
+    "gt": OperationInfo("a > b", _compared),
+    "ge": OperationInfo("a >= b", _compared),
     "in": OperationInfo("a IN (constants): NULL where a is not found and a constant is NULL", _is_in),
     "same": OperationInfo("a IS NOT DISTINCT FROM b: equal, or both NULL; never NULL", _is_same),
+}
+
+
+def _and(arguments: Sequence[Value], call: Call, rows: int) -> Value:
+    return reduce(pc.and_kleene, arguments)
+
+
+def _or(arguments: Sequence[Value], call: Call, rows: int) -> Value:
+    return reduce(pc.or_kleene, arguments)
+
+
+def _not(arguments: Sequence[Value], call: Call, rows: int) -> Value:
+    return pc.invert(arguments[0])
+
+
+def _is_null(arguments: Sequence[Value], call: Call, rows: int) -> Value:
+    return pc.is_null(arguments[0])
+
+
+LOGIC = {
+    "and": OperationInfo("a AND b AND ...", _and),
+    "or": OperationInfo("a OR b OR ...", _or),
+    "not": OperationInfo("NOT a", _not),
+    "is_null": OperationInfo("a IS NULL; NaN is a value", _is_null),
 }

@@ -10,9 +10,9 @@ import numpy as np
 from pyroaring import BitMap
 
 from penstock.cycle.positions import BLOCK_ROWS
+from penstock.expr.bits import set_bits
 from penstock.expr.expression import columns_of
 from penstock.expr.predicate_index import PredicateIndex
-from penstock.expr.row_lists import set_bits
 from penstock.operators.base.log_reader import TASK_ROWS, LogReader, LogSource, offsets_in
 from penstock.operators.base.ranges import Range, Ranges, from_position, inside, joined, outside
 from penstock.operators.join.partnered_rows import Blocks

@@ -11,9 +11,8 @@ from pyroaring import BitMap
 
 from penstock.cycle.log_batch import LogBatch
 from penstock.cycle.result_rows import ResultRow, told
-from penstock.expr.answer_matrix import Matrix
-from penstock.expr.bits import bitmap_of_words
-from penstock.expr.row_lists import list_rows
+from penstock.expr.bits import bitmap_of_words, list_rows
+from penstock.expr.predicate_index import Matrix
 from penstock.operators.select.bit_matrix import BitMatrix, BitMatrixRef, write_matrix
 from penstock.operators.select.durability import Durability
 from penstock.operators.select.position_lists import PositionLists

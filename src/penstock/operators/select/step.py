@@ -15,10 +15,9 @@ from pyroaring import BitMap
 from penstock.catalog.model import POSITION_COLUMN
 from penstock.cycle.log_batch import LogBatch
 from penstock.errors import PenstockError
-from penstock.expr.answer_matrix import Matrix
 from penstock.expr.evaluate import Functions, evaluate
 from penstock.expr.expression import Expr, calls_user, columns_of
-from penstock.expr.predicate_index import PredicateIndex
+from penstock.expr.predicate_index import Matrix, PredicateIndex
 from penstock.expr.windows import RowsWindow
 from penstock.operators.select.durability import Durability, keeping_of
 from penstock.sql.plan import Output, SelectPlan

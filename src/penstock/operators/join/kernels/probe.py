@@ -1,14 +1,22 @@
-"""Probe a run: find its rows in each tuple's period that have, where there is a key, the tuple's key."""
+"""Probe a run: find its rows in each tuple's period that have, where there is a key, the tuple's key.
+
+A run without a key stands in the order of time, so that every period is one range of it. Where the next stream shares an
+equality (`Link`) with one that is bound, its rows are also kept by that key: the same layout as a run with a key, of row
+numbers, made at the first look-up.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from penstock.expr.kernel import kernel
+from penstock.operators.join.kernels.combinations import Combinations
 from penstock.operators.join.kernels.keys import Ints
-from penstock.operators.join.kernels.runs import Run
+from penstock.operators.join.kernels.runs import Run, build_run
 
 Edges: TypeAlias = np.ndarray[Any, np.dtype[np.int32]]
 
@@ -85,3 +93,35 @@ def _probe_keyed(
                 at += 1
             row += 1
     return left[:at], right[:at]
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A key that some streams have in common: by stream the column that holds it as a number, None for the others."""
+
+    columns: tuple[str | None, ...]
+
+    def reaches(self, stream: int, bound: Sequence[int]) -> bool:
+        """Whether a stream's partners can be looked up by what is bound."""
+        return self.columns[stream] is not None and any(self.columns[b] is not None for b in bound)
+
+    def number_column(self, stream: int) -> str:
+        name = self.columns[stream]
+        assert name is not None, "only streams that have the key are looked up by it"
+        return name
+
+
+def key_of(link: Link, made: Combinations, bound: Sequence[int], aliases: Sequence[str]) -> Ints:
+    """The key that combinations look for: all streams bound so far agree on it."""
+    owner = next(b for b in bound if link.columns[b] is not None)
+    numbers: Ints = made.columns[f"{aliases[owner]}.{link.columns[owner]}"].to_numpy()
+    return numbers
+
+
+def by_key(run: Run, column: str) -> Run:
+    """A run's rows by key and time; their `pos` is where they stand in the run."""
+    name = ("by key", column)
+    if name not in run.cache:
+        run.cache[name] = build_run(run.first, run.end, run.ts, np.arange(len(run)), run.columns[column].to_numpy(), {})
+    found: Run = run.cache[name]
+    return found

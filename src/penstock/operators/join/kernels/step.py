@@ -6,7 +6,7 @@ may contribute anything, streams after it old tuples only.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -16,11 +16,9 @@ from penstock.expr.evaluate import Functions, evaluate_mask
 from penstock.expr.expression import Expr, columns_of
 from penstock.operators.join.kernels.combinations import Combinations, blocks, concat
 from penstock.operators.join.kernels.keys import Ints
-from penstock.operators.join.kernels.lookups import Link, by_key, key_of
-from penstock.operators.join.kernels.probe import expand, probe, ranges
+from penstock.operators.join.kernels.probe import Link, by_key, expand, key_of, probe, ranges
 from penstock.operators.join.kernels.runs import Run
 from penstock.operators.join.kernels.scan import Programs
-from penstock.operators.join.kernels.selectivity import selectivity_of
 from penstock.operators.join.kernels.value_order import pick_by_value
 
 # How many combinations are in the making at a time: enough to be fast, few enough to stay in the cache.
@@ -32,6 +30,11 @@ SCANNED = 64
 # The cost of a look-up in one run and of a candidate of a scan; only their proportion matters.
 LOOK_NS = 40
 CANDIDATE_NS = 2.2
+# What a condition or an equality keeps of the rows inside a period, until it was seen.
+GUESS = 0.01
+# The newest look counts for so much: rates and values change.
+_NEWEST = 0.3
+_MOST_JOINS = 256
 
 
 class RunRows(Protocol):
@@ -290,3 +293,30 @@ def _portions(begin: Ints, end: Ints, pairs: int) -> Iterator[tuple[int, int]]:
         last = max(first + 1, int(np.searchsorted(edges, before + pairs, side="right")))
         yield first, last
         first = last
+
+
+class Selectivity:
+    """The share of candidates that were kept, by condition or equality."""
+
+    def __init__(self) -> None:
+        self._seen: dict[Hashable, float] = {}
+
+    def of(self, what: Hashable, conditions: int) -> float:
+        return self._seen.get(what, GUESS**conditions)
+
+    def learn(self, what: Hashable, candidates: float, kept: int) -> None:
+        if candidates > 0:
+            share = kept / candidates
+            self._seen[what] = share * _NEWEST + self._seen.get(what, share) * (1 - _NEWEST)
+
+
+_SELECTIVITIES: dict[Hashable, Selectivity] = {}
+
+
+def selectivity_of(join: Hashable) -> Selectivity:
+    """What this worker has learned about a join. It changes the order of the work, never a result."""
+    if join not in _SELECTIVITIES:
+        if len(_SELECTIVITIES) >= _MOST_JOINS:
+            _SELECTIVITIES.clear()
+        _SELECTIVITIES[join] = Selectivity()
+    return _SELECTIVITIES[join]

@@ -12,7 +12,7 @@ from penstock.catalog.model import TIME_COLUMN, Function
 from penstock.expr.expression import Call, Column, Expr, UserCall, calls_user, columns_of, to_json, walk
 from penstock.operators.join.kernels.bounds import Bounds, stated
 from penstock.operators.join.kernels.keys import is_exact
-from penstock.operators.join.kernels.lookups import Link
+from penstock.operators.join.kernels.probe import Link
 from penstock.operators.join.kernels.step import Join
 from penstock.operators.join.papers.registry import covers
 from penstock.sql.plan import JoinPlan, JoinTable, Output, TableUse
