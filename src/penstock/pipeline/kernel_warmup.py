@@ -21,9 +21,7 @@ from penstock.expr.predicate_index import PredicateIndex
 from penstock.operators.aggregate.approximate.coarse_cells import coarsened
 from penstock.operators.aggregate.partials.registry import KINDS, PARTIALS, approximate_name, make_approximate
 from penstock.operators.aggregate.partials.slices import slice_rows
-from penstock.operators.aggregate.trees.folds import FANOUT
-from penstock.operators.aggregate.trees.totals import Kind
-from penstock.operators.aggregate.trees.tree import AggregateTree
+from penstock.operators.aggregate.trees.tree import FANOUT, AggregateTree, Kind
 from penstock.operators.join.kernels.bounds import close
 from penstock.operators.join.kernels.keys import key_numbers
 from penstock.operators.join.kernels.probe import probe

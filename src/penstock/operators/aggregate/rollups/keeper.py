@@ -12,11 +12,9 @@ from penstock.catalog.catalog import Catalog
 from penstock.catalog.rollup_records import RollupDefinition, RollupFile, RollupState
 from penstock.catalog.state import CatalogState
 from penstock.clock import Clock
-from penstock.operators.aggregate.rollups.cells import RollupCells
+from penstock.operators.aggregate.rollups.cells import RollupCells, shape_of
 from penstock.operators.aggregate.rollups.files import FOLDER, path_of, read_cells, write_cells
-from penstock.operators.aggregate.rollups.roll_up import RollupWrite, RollupWriter
-from penstock.operators.aggregate.rollups.shape import shape_of
-from penstock.operators.aggregate.rollups.tiers import levels_at
+from penstock.operators.aggregate.rollups.roll_up import RollupWrite, RollupWriter, levels_at
 from penstock.operators.base.log_reader import LogReader
 from penstock.streams.log.atomic_file import CrashPoint, as_storage_error, no_crash
 from penstock.streams.log.stream_log import StreamLog

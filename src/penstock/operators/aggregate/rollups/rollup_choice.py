@@ -7,11 +7,13 @@ from functools import lru_cache
 
 from penstock.catalog.rollup_records import RollupDefinition, RollupState
 from penstock.catalog.state import CatalogState
-from penstock.expr.expression import Call, Column, Expr, columns_of
+from penstock.expr.expression import Column, Expr, columns_of, conjuncts
 from penstock.expr.windows import FOREVER, TimeWindow
-from penstock.operators.aggregate.rollups.shape import shape_of
-from penstock.operators.aggregate.rollups.stand_ins import stand_in
-from penstock.operators.aggregate.shape import measure_of
+from penstock.operators.aggregate.approximate.amounts import ApproxCount
+from penstock.operators.aggregate.partials.base import Ints, State
+from penstock.operators.aggregate.partials.registry import stands_for
+from penstock.operators.aggregate.rollups.cells import Shape, shape_of
+from penstock.operators.aggregate.shape import Measure, measure_of
 from penstock.sql.explain.approximate import show_call
 from penstock.sql.plan import AggregateCall, AggregatePlan
 
@@ -47,27 +49,37 @@ def kept_from_us(rollup: RollupDefinition, rolled: RollupState | None) -> int | 
 
 @lru_cache(1024)
 def match(rollup: RollupDefinition, plan: AggregatePlan) -> Match | None:
-    return None if why_not(rollup, plan) is not None else _match(rollup, plan)
+    if why_not(rollup, plan) is not None:
+        return None
+    _, conditions = _conditions(rollup, plan)
+    over_keys = tuple(_over_keys(condition, rollup) for condition in conditions)
+    return Match(rollup, over_keys, tuple(_over_keys(key, rollup) for key in plan.keys))
 
 
 def why_not(rollup: RollupDefinition, plan: AggregatePlan) -> str | None:
     """Why a rollup cannot answer a question; None where it can."""
-    shape = shape_of(rollup)
     if rollup.table_id != plan.table_id:
         return "it is about another table"
-    asked = [*_conjuncts(plan.static_predicate), *_conjuncts(plan.stream_predicate)]
-    kept = [*_conjuncts(shape.family.static_predicate), *_conjuncts(shape.family.stream_predicate)]
-    if any(condition not in asked for condition in kept):
+    shape = shape_of(rollup)
+    missing_conditions, conditions = _conditions(rollup, plan)
+    if missing_conditions:
         return "it has only some of the readings"
-    columns = _columns(rollup)
-    if not all(_is_known(c, rollup, columns) for c in asked if c not in kept):
+    if not all(_is_known(condition, rollup) for condition in conditions):
         return "it does not know what WHERE asks for: its keys do not say it"
-    if not all(_is_known(key, rollup, columns) for key in plan.keys):
+    if not all(_is_known(key, rollup) for key in plan.keys):
         return "it has other groups"
     missing = [call for call in plan.aggregates if stand_in(measure_of(call), shape) is None]
     if missing:
         return f"it does not keep {show_call(missing[0])}" + _instead(missing[0])
     return None
+
+
+def _conditions(rollup: RollupDefinition, plan: AggregatePlan) -> tuple[list[Expr], list[Expr]]:
+    """What only the rollup asks of readings, and what only the question does."""
+    family = shape_of(rollup).family
+    kept = [*conjuncts(family.static_predicate), *conjuncts(family.stream_predicate)]
+    asked = [*conjuncts(plan.static_predicate), *conjuncts(plan.stream_predicate)]
+    return [c for c in kept if c not in asked], [c for c in asked if c not in kept]
 
 
 def _instead(call: AggregateCall) -> str:
@@ -79,21 +91,10 @@ def _instead(call: AggregateCall) -> str:
     return ""
 
 
-def _match(rollup: RollupDefinition, plan: AggregatePlan) -> Match:
-    family = shape_of(rollup).family
-    asked = [*_conjuncts(plan.static_predicate), *_conjuncts(plan.stream_predicate)]
-    kept = [*_conjuncts(family.static_predicate), *_conjuncts(family.stream_predicate)]
-    conditions = tuple(_over_keys(c, rollup) for c in asked if c not in kept)
-    return Match(rollup, conditions, tuple(_over_keys(key, rollup) for key in plan.keys))
-
-
-def _columns(rollup: RollupDefinition) -> set[str]:
-    """Columns with a known value in each cell: those that are keys themselves."""
-    return {key.name for key in shape_of(rollup).family.keys if isinstance(key, Column)}
-
-
-def _is_known(expr: Expr, rollup: RollupDefinition, columns: set[str]) -> bool:
-    return expr in shape_of(rollup).family.keys or columns_of(expr) <= columns
+def _is_known(expr: Expr, rollup: RollupDefinition) -> bool:
+    """Whether each cell has one value of it: it is a key, or made of columns that are keys themselves."""
+    keys = shape_of(rollup).family.keys
+    return expr in keys or columns_of(expr) <= {key.name for key in keys if isinstance(key, Column)}
 
 
 def _over_keys(expr: Expr, rollup: RollupDefinition) -> Expr:
@@ -104,9 +105,18 @@ def _over_keys(expr: Expr, rollup: RollupDefinition) -> Expr:
     return expr
 
 
-def _conjuncts(predicate: Expr | None) -> list[Expr]:
-    if predicate is None:
-        return []
-    if isinstance(predicate, Call) and predicate.operation == "and":
-        return [part for argument in predicate.arguments for part in _conjuncts(argument)]
-    return [predicate]
+def stand_in(asked: Measure, shape: Shape) -> Measure | None:
+    """None where the rollup has nothing of the kind."""
+    if asked in shape.measures:
+        return asked
+    same = [kept for kept in shape.measures if kept.arguments == asked.arguments]
+    counted = "count" if asked.partial.startswith(ApproxCount.name + " ") else None
+    return next((kept for kept in same if kept.partial == counted or stands_for(kept.partial, asked.partial)), None)
+
+
+def as_asked(state: State, kept: Measure, asked: Measure, latest: Ints) -> State:
+    """A stand-in's cells as the question's own; `latest` is when the last reading of each was."""
+    if kept.partial != "count" or asked.partial == "count":
+        return state
+    # Exact counts are approximate ones of which nothing is cut.
+    return {**asked.make().empty(len(latest)), "newest": latest, "count": state["count"]}

@@ -14,11 +14,9 @@ from penstock.expr.expression import Column
 from penstock.operators.aggregate.partials.base import Ints
 from penstock.operators.aggregate.partials.cells import Cells
 from penstock.operators.aggregate.partials.slices import number_groups
-from penstock.operators.aggregate.rollups.cells import RollupCells
+from penstock.operators.aggregate.rollups.cells import TIMES, RollupCells, shape_of
 from penstock.operators.aggregate.rollups.files import RollupFiles
-from penstock.operators.aggregate.rollups.rollup_choice import Match, find_match, kept_from_us
-from penstock.operators.aggregate.rollups.shape import TIMES, shape_of
-from penstock.operators.aggregate.rollups.stand_ins import as_asked, stand_in
+from penstock.operators.aggregate.rollups.rollup_choice import Match, as_asked, find_match, kept_from_us, stand_in
 from penstock.operators.aggregate.shape import Measure
 from penstock.operators.aggregate.slicer import SlicedFamily
 from penstock.sql.plan import AggregatePlan

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 
 import orjson
 
 from penstock.catalog.model import TIME_COLUMN, Function
-from penstock.expr.expression import Call, Column, Expr, UserCall, calls_user, columns_of, to_json, walk
+from penstock.expr.expression import Call, Expr, UserCall, calls_user, columns_of, to_json, walk, with_columns
 from penstock.operators.join.kernels.bounds import Bounds, stated
 from penstock.operators.join.kernels.keys import is_exact
 from penstock.operators.join.kernels.probe import Link
@@ -200,11 +200,4 @@ def _key_conditions(plan: JoinPlan, always: bool) -> list[Expr]:
 
 def qualified(expr: Expr, alias: str) -> Expr:
     """An expression of one stream or table as conditions write it."""
-    match expr:
-        case Column(name, type_, static):
-            return Column(f"{alias}.{name}", type_, static)
-        case Call(operation, arguments, type_):
-            return Call(operation, tuple(qualified(a, alias) for a in arguments), type_)
-        case UserCall(function, arguments, type_):
-            return UserCall(function, tuple(qualified(a, alias) for a in arguments), type_)
-    return expr
+    return with_columns(expr, lambda column: replace(column, name=f"{alias}.{column.name}"))
