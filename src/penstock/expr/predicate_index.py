@@ -71,9 +71,7 @@ class PredicateIndex:
     """Standing predicates on one sensor table. Not safe for use by several threads at once."""
 
     def __init__(
-        self,
-        queries: Iterable[tuple[int, Expr | None, Expr | None]] = (),
-        functions: Functions | None = None,
+        self, queries: Iterable[tuple[int, Expr | None, Expr | None]] = (), functions: Functions | None = None
     ) -> None:
         self._selections = Selections(functions)
         self._statics = StaticMasks()

@@ -17,14 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.expr.expression import Call
-from penstock.functions.values import (
-    OperationInfo,
-    Value,
-    fixed_width,
-    nulls,
-    per_distinct,
-    with_nulls,
-)
+from penstock.functions.values import OperationInfo, Value, fixed_width, nulls, per_distinct, with_nulls
 from penstock.types import Type
 
 _INTEGER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d*)", re.ASCII)

@@ -82,12 +82,7 @@ def compared(x: Numbers, threshold: int | float, comparison: str) -> Mask:
     nan, limit = np.isnan(x), bool(np.isnan(threshold))
     above = ~nan & False if limit else (x > threshold) | nan
     same = nan if limit else x == threshold
-    found: Mask = {
-        "gt": above,
-        "ge": above | same,
-        "lt": ~(above | same),
-        "le": ~above,
-    }[comparison]
+    found: Mask = {"gt": above, "ge": above | same, "lt": ~(above | same), "le": ~above}[comparison]
     return found
 
 

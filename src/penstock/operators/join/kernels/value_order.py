@@ -84,12 +84,7 @@ def pick_by_value(
 
 
 def pick(
-    chosen: ByValue,
-    made: Combinations,
-    aliases: Sequence[str],
-    alias: str,
-    run: Run,
-    candidates: tuple[Ints, Ints],
+    chosen: ByValue, made: Combinations, aliases: Sequence[str], alias: str, run: Run, candidates: tuple[Ints, Ints]
 ) -> ValueRanges | None:
     """Which rows satisfy the condition, where that is quicker than to scan; None where it is not to be expected.
 

@@ -49,12 +49,7 @@ def against(program: Program, stream: int) -> RangeProgram:
 
 
 def match_ranges(
-    program: RangeProgram,
-    outer: Float64s,
-    columns: Float64s,
-    lows: Int64s,
-    highs: Int64s,
-    usable: Bools | None = None,
+    program: RangeProgram, outer: Float64s, columns: Float64s, lows: Int64s, highs: Int64s, usable: Bools | None = None
 ) -> tuple[Int64s, Int64s]:
     """All (combination, row) with lows <= row < highs for which the program is true, by combination, then by row.
 

@@ -19,12 +19,7 @@ from penstock.operators.join.papers.sides import Counters, Side
 
 
 def gathered_step(
-    join: Join,
-    rows: Sequence[RunRows],
-    algorithm: Algorithm,
-    bounds: Bounds,
-    functions: Functions,
-    counters: Counters,
+    join: Join, rows: Sequence[RunRows], algorithm: Algorithm, bounds: Bounds, functions: Functions, counters: Counters
 ) -> Iterator[Combinations]:
     """The same combinations as `join_step`, by an algorithm of the papers."""
     fresh = [r.fresh for r in rows if len(r.fresh)]
