@@ -1,7 +1,7 @@
-"""Boolean factors of many predicates and their combinations by AND and OR: each distinct one is evaluated once per block.
+"""Many predicates over the same rows: each distinct factor, and each AND and OR of them, is evaluated once per block.
 
 Every term has a slot, the number of its vector. A batch goes through in blocks of so few rows that the vectors of all
-slots stay in the processor's cache.
+slots stay in the processor's cache. A predicate is the AND of terms that others may share (`Selections`).
 """
 
 from __future__ import annotations
@@ -15,12 +15,11 @@ import numpy.typing as npt
 from penstock.errors import PenstockError
 from penstock.expr.attribute_index import Attribute, matches
 from penstock.expr.bits import Words, full, pack, words_for
-from penstock.expr.conjunctions import copy_block
 from penstock.expr.evaluate import Calls, Columns, Functions, evaluate, mask_of
 from penstock.expr.expression import Expr
-from penstock.expr.gaps import EMPTY, FULL, MIXED, Bytes, Int32s, Int64s
 from penstock.expr.kernel import kernel
 from penstock.expr.normal_form import Both, Comparison, Either, Term
+from penstock.expr.vector_kernels import EMPTY, FULL, MIXED, Bytes, Int32s, Int64s, and_terms, copy_block
 
 
 class SlotTable:
@@ -317,3 +316,66 @@ def narrowed(term: Both | Either) -> Both | Either:
 
 def _of(kind: type[Both] | type[Either], parts: list[Term]) -> Term:
     return kind(frozenset(parts)) if len(parts) > 1 else parts[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Masks:
+    """Masks of answers: answer i is limited to the rows that are set in rows[numbers[i]], unless numbers[i] is -1."""
+
+    numbers: Int32s
+    rows: Words
+
+    @classmethod
+    def none(cls, answers: int) -> Masks:
+        return cls(np.full(answers, -1, np.int32), np.zeros((0, 0), np.uint64))
+
+
+class Selections:
+    """Predicates by number; a number is used again once its predicate is gone."""
+
+    def __init__(self, functions: Functions | None = None) -> None:
+        self.factors = FactorSet(functions)
+        self._table = SlotTable()
+
+    def add(self, term: Term) -> int:
+        return self.add_slots(self.factors.acquire_all(term))
+
+    def add_slots(self, slots: Sequence[int]) -> int:
+        """The AND of terms that were acquired for it."""
+        return self._table.add(slots)
+
+    def slots(self, number: int) -> list[int]:
+        """The terms of a predicate, as they were added."""
+        return self._table.parts(number)
+
+    def remove(self, number: int) -> None:
+        self.factors.release_all(self._table.remove(number))
+
+    def answer(self, prepared: PreparedBatch, chosen: Int64s, masks: Masks, out: Words, counts: Int64s) -> None:
+        """Write the rows of the batch that the chosen predicates select to `out`, where only zeros stand.
+
+        How many they are is added to `counts`.
+        """
+        for block in prepared.blocks():
+            and_terms(
+                chosen,
+                self._table.slots,
+                masks.numbers,
+                masks.rows,
+                block.word,
+                block.everything,
+                block.vectors,
+                block.states,
+                out,
+                counts,
+            )
+
+    def failed(self, prepared: PreparedBatch, chosen: Int64s) -> dict[int, PenstockError]:
+        """Which of the chosen predicates have no answer, by their place among them, and why."""
+        if not prepared.failed:
+            return {}
+        broken = np.isin(self._table.slots[chosen], np.array(list(prepared.failed)))
+        return {
+            int(i): next(prepared.failed[s] for s in self._table.parts(int(chosen[i])) if s in prepared.failed)
+            for i in np.flatnonzero(broken.any(axis=1))
+        }

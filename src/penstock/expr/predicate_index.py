@@ -19,14 +19,12 @@ from pyroaring import BitMap
 
 from penstock.errors import PenstockError
 from penstock.expr.bits import Words, bitmaps_of_rows, words_for
-from penstock.expr.conjunctions import rows_of_masks
 from penstock.expr.evaluate import Columns, Functions
 from penstock.expr.expression import Expr
-from penstock.expr.factors import PreparedBatch
-from penstock.expr.gaps import Int32s, Int64s, sort_by_gap
+from penstock.expr.factors import Masks, PreparedBatch, Selections
 from penstock.expr.normal_form import normal_form
-from penstock.expr.selections import Masks, Selections
 from penstock.expr.static_masks import NO_MASK, StaticMasks
+from penstock.expr.vector_kernels import Int32s, Int64s, rows_of_masks, sort_by_gap
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from penstock.expr.bits import Words, words_for
 from penstock.expr.expression import Expr
+from penstock.expr.factors import Masks, Selections
 from penstock.expr.normal_form import ALWAYS, Term, normal_form
-from penstock.expr.selections import Masks, Selections
 
 NO_MASK = -1
 

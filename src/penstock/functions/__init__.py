@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from penstock.functions.arithmetic import ARITHMETIC, MATHEMATICS
 from penstock.functions.casts import CASTS
-from penstock.functions.choices import CHOICES
-from penstock.functions.comparisons import COMPARISONS, LOGIC
+from penstock.functions.comparisons import CHOICES, COMPARISONS, LOGIC
 from penstock.functions.samples import SAMPLING
 from penstock.functions.text import TEXTS
 from penstock.functions.times import CALENDAR_PARTS, TIMES

@@ -1,4 +1,8 @@
-"""Arithmetic: integers wrap, integer division truncates toward zero, x / 0 and x % 0 are NULL."""
+"""Arithmetic and functions of one or two numbers.
+
+Integers wrap, integer division truncates toward zero, x / 0 and x % 0 are NULL. Outside its domain a function gives NaN, but
+LN and LOG give NULL (as Spark does).
+"""
 
 from __future__ import annotations
 

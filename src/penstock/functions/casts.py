@@ -1,7 +1,7 @@
 """CAST: what cannot be converted is NULL, never an error; a number too large for its new type wraps or saturates.
 
 As Spark with ANSI off: BIGINT to INT wraps, DOUBLE to an integer truncates and saturates (NaN gives 0), text that
-is no number gives NULL, a timestamp counts seconds.
+is no number gives NULL, a timestamp counts seconds. Values are spelled as Spark does (which is Java's way for doubles).
 """
 
 from __future__ import annotations
@@ -169,9 +169,6 @@ def _cast_call(arguments: Sequence[Value], call: Call, rows: int) -> Value:
 
 
 CASTS = {"cast": OperationInfo("CAST(a AS type); NULL where a cannot be converted", _cast_call)}
-
-
-# Text to value and value to text, one at a time, in the spellings of Spark (which are Java's for doubles).
 
 
 def parse_integer(text: str, bits: int) -> int | None:

@@ -1,4 +1,7 @@
-"""Timestamps moved and compared in microseconds, and fields of structs."""
+"""Timestamps moved and compared in microseconds, cut to a unit and taken apart; and fields of structs.
+
+Dates and times of day are UTC and of the Gregorian calendar, also before 1970.
+"""
 
 from __future__ import annotations
 

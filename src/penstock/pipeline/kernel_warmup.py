@@ -24,13 +24,12 @@ from penstock.operators.aggregate.partials.slices import slice_rows
 from penstock.operators.aggregate.trees.tree import FANOUT, AggregateTree, Kind
 from penstock.operators.join.kernels.bounds import close
 from penstock.operators.join.kernels.keys import key_numbers
-from penstock.operators.join.kernels.probe import probe
+from penstock.operators.join.kernels.probe import ValueRanges, probe
 from penstock.operators.join.kernels.program import Slot, compile_condition
 from penstock.operators.join.kernels.refinement import RankedInequalities, as_inequality, set_bits
 from penstock.operators.join.kernels.runs import attach_run, build_run
+from penstock.operators.join.kernels.scan import against, match_ranges
 from penstock.operators.join.kernels.tables import count_alive, earliest_births, pick_alive
-from penstock.operators.join.kernels.value_order import ValueRanges
-from penstock.operators.join.papers.ranges import against, match_ranges
 from penstock.operators.join.papers.registry import ALGORITHMS
 from penstock.operators.join.papers.side_arrays import parts_of
 from penstock.operators.join.papers.sides import Counters, Side

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from penstock.operators.aggregate.approximate.base import CUT, Bracketed, Brackets, Coarseness, Floats
 from penstock.operators.aggregate.partials.base import Ints, Numbers, State, Values
-from penstock.operators.aggregate.partials.double_double import add_pairs, add_rows
+from penstock.operators.aggregate.partials.sums import add_pairs, add_rows
 from penstock.types import Type
 
 

@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from penstock.operators.aggregate.approximate.intervals import key_values, order_keys
 from penstock.operators.aggregate.partials.base import Ints, Numbers, Partial, State, Values, parts_per_cell, per_cell
-from penstock.operators.aggregate.partials.double_double import add_pairs, add_rows
 from penstock.operators.aggregate.partials.extremes import take_extremes
+from penstock.operators.aggregate.partials.sums import add_pairs, add_rows
 from penstock.types import BIGINT, Type
 
 Mask = npt.NDArray[np.bool_]

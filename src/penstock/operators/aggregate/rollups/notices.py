@@ -10,8 +10,7 @@ from penstock.catalog.rollup_records import RollupDefinition, RollupState, Tier
 from penstock.catalog.state import CatalogState
 from penstock.clock import format_timestamp
 from penstock.operators.aggregate.rollups.cells import shape_of
-from penstock.operators.aggregate.rollups.rollup_choice import find_match, why_not
-from penstock.operators.aggregate.rollups.rollup_read import RollupRange, RollupSource
+from penstock.operators.aggregate.rollups.rollup_read import RollupRange, RollupSource, find_match, why_not
 from penstock.operators.aggregate.shape import Measure
 from penstock.sql.explain.notation import show, show_conditions
 from penstock.sql.plan import AggregatePlan

@@ -16,10 +16,9 @@ from penstock.expr.evaluate import Functions, evaluate_mask
 from penstock.expr.expression import Expr, columns_of
 from penstock.operators.join.kernels.combinations import Combinations, blocks, concat
 from penstock.operators.join.kernels.keys import Ints
-from penstock.operators.join.kernels.probe import Link, by_key, expand, key_of, probe, ranges
+from penstock.operators.join.kernels.probe import Link, by_key, expand, key_of, pick_by_value, probe, ranges
 from penstock.operators.join.kernels.runs import Run
 from penstock.operators.join.kernels.scan import Programs
-from penstock.operators.join.kernels.value_order import pick_by_value
 
 # How many combinations are in the making at a time: enough to be fast, few enough to stay in the cache.
 BLOCK = 1 << 16
