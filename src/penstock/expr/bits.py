@@ -26,13 +26,11 @@ def words_for(rows: int) -> int:
     return (rows + 63) // 64
 
 
-def pack(mask: npt.NDArray[np.bool_], out: Words | None = None) -> Words:
+def pack(mask: npt.NDArray[np.bool_]) -> Words:
     """The packed vector of a boolean one; bits past the end are 0."""
-    words = np.zeros(words_for(len(mask)), np.uint64) if out is None else out
+    words = np.zeros(words_for(len(mask)), np.uint64)
     packed = np.packbits(mask, bitorder="little")
-    raw = words.view(np.uint8)
-    raw[: len(packed)] = packed
-    raw[len(packed) :] = 0
+    words.view(np.uint8)[: len(packed)] = packed
     return words
 
 

@@ -6,23 +6,12 @@ Called by `expr.evaluate`.
 
 from __future__ import annotations
 
-from penstock.functions.arithmetic import ARITHMETIC, MATHEMATICS
+from penstock.functions.arithmetic import ARITHMETIC
 from penstock.functions.casts import CASTS
-from penstock.functions.comparisons import CHOICES, COMPARISONS, LOGIC
+from penstock.functions.comparisons import COMPARISONS
 from penstock.functions.samples import SAMPLING
 from penstock.functions.text import TEXTS
-from penstock.functions.times import CALENDAR_PARTS, TIMES
+from penstock.functions.times import TIMES
 from penstock.functions.values import OperationInfo
 
-OPERATIONS: dict[str, OperationInfo] = {
-    **COMPARISONS,
-    **LOGIC,
-    **ARITHMETIC,
-    **CASTS,
-    **CHOICES,
-    **MATHEMATICS,
-    **TEXTS,
-    **TIMES,
-    **CALENDAR_PARTS,
-    **SAMPLING,
-}
+OPERATIONS: dict[str, OperationInfo] = {**COMPARISONS, **ARITHMETIC, **CASTS, **TEXTS, **TIMES, **SAMPLING}

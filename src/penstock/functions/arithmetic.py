@@ -16,8 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.expr.expression import Call
-from penstock.functions.casts import cast_value, fit_decimal
+from penstock.functions.casts import cast_value, fit_decimal, wrap
 from penstock.functions.values import (
+    Implementation,
     OperationInfo,
     Value,
     constant,
@@ -33,38 +34,25 @@ from penstock.types import DOUBLE, Type
 
 # Wide enough for every sum, product and quotient of two DECIMAL(38, s) before it is fitted to its type.
 _WIDE = Context(prec=120, rounding=ROUND_HALF_UP)
-_ARROW = {"add": pc.add, "sub": pc.subtract, "mul": pc.multiply}
+_ARROW = {"add": pc.add, "sub": pc.subtract, "mul": pc.multiply, "neg": pc.negate, "abs": pc.abs}
+_EXACT = Context(prec=800, rounding=ROUND_HALF_UP)
+_WHOLE = Type("DECIMAL", 38, 0)  # room for every DECIMAL without its fraction
 
 
-def _sum_like(arguments: Sequence[Value], call: Call, rows: int) -> Value:
+def _arithmetic(arguments: Sequence[Value], call: Call, rows: int) -> Value:
     if any(is_decimal(a) for a in arguments):
         return _decimals(call, arguments, rows)
-    return cast_value(_ARROW[call.operation](*arguments), call.type)
-
-
-def _div(arguments: Sequence[Value], call: Call, rows: int) -> Value:
-    if any(is_decimal(a) for a in arguments):
-        return _decimals(call, arguments, rows)
+    if call.operation in _ARROW:
+        return cast_value(_ARROW[call.operation](*arguments), call.type)
     left, right = np.broadcast_arrays(numbers(arguments[0]), numbers(arguments[1]))
     missing = _and_zero(right, nulls(arguments, rows))
-    if is_float(arguments[0]) or is_float(arguments[1]):
-        with np.errstate(all="ignore"):
-            out = left / np.where(right == 0, 1.0, right)
-    else:
-        out = _truncated(left, right)
-    return cast_value(with_nulls(out, pa.from_numpy_dtype(out.dtype), missing), call.type)
-
-
-def _mod(arguments: Sequence[Value], call: Call, rows: int) -> Value:
-    if any(is_decimal(a) for a in arguments):
-        return _decimals(call, arguments, rows)
-    left, right = np.broadcast_arrays(numbers(arguments[0]), numbers(arguments[1]))
-    missing = _and_zero(right, nulls(arguments, rows))
+    divides, is_real = call.operation == "div", is_float(arguments[0]) or is_float(arguments[1])
     with np.errstate(all="ignore"):
-        if is_float(arguments[0]) or is_float(arguments[1]):
-            out = np.fmod(left, right)
+        if is_real:
+            out = left / np.where(right == 0, 1.0, right) if divides else np.fmod(left, right)
         else:
-            out = left - _truncated(left, right) * right
+            whole = _truncated(left, right)
+            out = whole if divides else left - whole * right
     return cast_value(with_nulls(out, pa.from_numpy_dtype(out.dtype), missing), call.type)
 
 
@@ -77,32 +65,19 @@ def _and_zero(right: npt.NDArray[Any], missing: npt.NDArray[np.bool_] | None) ->
 
 def _truncated(left: npt.NDArray[Any], right: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """left / right toward zero; NumPy's // rounds down. The least integer divided by -1 wraps to itself."""
-    with np.errstate(all="ignore"):
-        divisor = np.where((right == 0) | (right == -1), 1, right)
-        floor = left // divisor
-        inexact = floor * divisor != left
-        out = floor + (inexact & ((left < 0) != (divisor < 0)))
-        return np.where(right == -1, -left, out)
+    divisor = np.where((right == 0) | (right == -1), 1, right)
+    floor = left // divisor
+    inexact = floor * divisor != left
+    out = floor + (inexact & ((left < 0) != (divisor < 0)))
+    return np.where(right == -1, -left, out)
 
 
-def _neg(arguments: Sequence[Value], call: Call, rows: int) -> Value:
-    return cast_value(pc.negate(arguments[0]), call.type)
-
-
-def _decimal_div(left: Decimal, right: Decimal) -> Decimal | None:
-    return None if right == 0 else _WIDE.divide(left, right)
-
-
-def _decimal_mod(left: Decimal, right: Decimal) -> Decimal | None:
-    return None if right == 0 else _WIDE.remainder(left, right)
-
-
-_DECIMAL: dict[str, Callable[[Decimal, Decimal], Decimal | None]] = {
+_DECIMAL: dict[str, Callable[[Decimal, Decimal], Decimal]] = {
     "add": _WIDE.add,
     "sub": _WIDE.subtract,
     "mul": _WIDE.multiply,
-    "div": _decimal_div,
-    "mod": _decimal_mod,
+    "div": _WIDE.divide,
+    "mod": _WIDE.remainder,
 }
 
 
@@ -112,51 +87,33 @@ def _decimals(call: Call, arguments: Sequence[Value], rows: int) -> Value:
     def one(left: Any, right: Any) -> Any:
         try:
             out = run(Decimal(left), Decimal(right))
-        except InvalidOperation:
+        except (InvalidOperation, ZeroDivisionError):
             return None
-        if out is None or call.type.kind == "DECIMAL":
-            return None if out is None else fit_decimal(out, call.type)
+        if call.type.kind == "DECIMAL":
+            return fit_decimal(out, call.type)
         return float(out) if call.type.kind == "DOUBLE" else int(out)
 
     return row_by_row(one, arguments, call.type, rows)
 
 
-ARITHMETIC = {
-    "add": OperationInfo("a + b", _sum_like),
-    "sub": OperationInfo("a - b", _sum_like),
-    "mul": OperationInfo("a * b", _sum_like),
-    "div": OperationInfo("a / b; integers truncate toward zero; NULL where b is 0", _div),
-    "mod": OperationInfo("a % b with the sign of a; NULL where b is 0", _mod),
-    "neg": OperationInfo("-a", _neg),
-}
+def _one_number(arguments: Sequence[Value], call: Call, rows: int) -> Value:
+    return cast_value(_ARROW[call.operation](arguments[0]), call.type)
 
 
-_EXACT = Context(prec=800, rounding=ROUND_HALF_UP)
-_WHOLE = Type("DECIMAL", 38, 0)  # room for every DECIMAL without its fraction
+def _of_double(function: Callable[[Any], Any], positive: bool = False) -> Implementation:
+    """A function of a double; `positive`: NULL for 0 and less."""
 
-
-def _abs(arguments: Sequence[Value], call: Call, rows: int) -> Value:
-    return cast_value(pc.abs(arguments[0]), call.type)
-
-
-def _of_double(function: Callable[[Any], Any]) -> Callable[[Sequence[Value], Call, int], Value]:
     def run(arguments: Sequence[Value], call: Call, rows: int) -> Value:
         value = cast_value(arguments[0], DOUBLE)
+        doubles, missing = fixed_width(value), nulls((value,), rows)
+        if positive:
+            outside = doubles <= 0
+            missing = outside if missing is None else outside | missing
         with np.errstate(all="ignore"):
-            out = function(fixed_width(value))
-        return cast_value(with_nulls(out, pa.float64(), nulls((value,), rows)), call.type)
+            out = function(doubles)
+        return cast_value(with_nulls(out, pa.float64(), missing), call.type)
 
     return run
-
-
-def _logarithm(arguments: Sequence[Value], call: Call, rows: int) -> Value:
-    function = np.log if call.operation == "ln" else np.log10
-    value = cast_value(arguments[0], DOUBLE)
-    numbers_, missing = fixed_width(value), nulls((value,), rows)
-    outside = numbers_ <= 0
-    with np.errstate(all="ignore"):
-        out = function(np.where(outside, 1.0, numbers_))
-    return with_nulls(out, pa.float64(), outside if missing is None else outside | missing)
 
 
 def _power(arguments: Sequence[Value], call: Call, rows: int) -> Value:
@@ -200,12 +157,8 @@ def _round(arguments: Sequence[Value], call: Call, rows: int) -> Value:
     if not is_decimal(value):
         return cast_value(value if digits >= 0 else _round_integers(value, -digits), call.type)
     if call.type.kind != "DECIMAL":
-        return cast_value(row_by_row(lambda d: _half_up(d, digits), (value,), _source_type(call), rows), call.type)
+        return cast_value(row_by_row(lambda d: _half_up(d, digits), (value,), call.arguments[0].type, rows), call.type)
     return row_by_row(lambda d: fit_decimal(_half_up(d, digits), call.type), (value,), call.type, rows)
-
-
-def _source_type(call: Call) -> Any:
-    return call.arguments[0].type
 
 
 def _half_up(value: Decimal, digits: int) -> Decimal:
@@ -222,7 +175,7 @@ def _round_integers(value: pa.Array, digits: int) -> pa.Array:
     def one(number: int) -> int:
         out = (abs(number) + unit // 2) // unit * unit
         out = -out if number < 0 else out
-        return (out + (1 << (bits - 1))) % (1 << bits) - (1 << (bits - 1))
+        return wrap(out, bits)
 
     return pa.array([None if v is None else one(v) for v in value.to_pylist()], value.type)
 
@@ -285,8 +238,14 @@ def _cut(value: Decimal, digits: int) -> Decimal:
         return value
 
 
-MATHEMATICS = {
-    "abs": OperationInfo("absolute value; the least integer stays itself", _abs),
+ARITHMETIC = {
+    "add": OperationInfo("a + b", _arithmetic),
+    "sub": OperationInfo("a - b", _arithmetic),
+    "mul": OperationInfo("a * b", _arithmetic),
+    "div": OperationInfo("a / b; integers truncate toward zero; NULL where b is 0", _arithmetic),
+    "mod": OperationInfo("a % b with the sign of a; NULL where b is 0", _arithmetic),
+    "neg": OperationInfo("-a", _one_number),
+    "abs": OperationInfo("absolute value; the least integer stays itself", _one_number),
     "round": OperationInfo("round half away from zero, optionally to a constant number of digits", _round),
     "trunc": OperationInfo("cut off toward zero, optionally behind a constant number of digits", _trunc),
     "floor": OperationInfo("the greatest whole number that is not greater", _whole),
@@ -294,7 +253,7 @@ MATHEMATICS = {
     "sqrt": OperationInfo("square root; NaN for negative numbers", _of_double(np.sqrt)),
     "power": OperationInfo("a to the power b", _power),
     "exp": OperationInfo("e to the power a", _of_double(np.exp)),
-    "ln": OperationInfo("natural logarithm; NULL for 0 and less", _logarithm),
-    "log10": OperationInfo("logarithm to base 10; NULL for 0 and less", _logarithm),
+    "ln": OperationInfo("natural logarithm; NULL for 0 and less", _of_double(np.log, positive=True)),
+    "log10": OperationInfo("logarithm to base 10; NULL for 0 and less", _of_double(np.log10, positive=True)),
     "sign": OperationInfo("-1, 0 or 1", _sign),
 }

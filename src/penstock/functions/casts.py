@@ -7,7 +7,7 @@ is no number gives NULL, a timestamp counts seconds. Values are spelled as Spark
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import datetime
 from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from typing import Any
@@ -16,7 +16,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.expr.expression import Call
 from penstock.functions.values import OperationInfo, Value, fixed_width, nulls, per_distinct, with_nulls
 from penstock.types import Type
 
@@ -127,7 +126,7 @@ def _from_timestamp(value: pa.Array, to: Type, target: pa.DataType) -> pa.Array:
 def _to_timestamp(value: pa.Array, target: pa.DataType) -> pa.Array:
     missing = nulls((value,), len(value))
     if pa.types.is_decimal(value.type):
-        us = per_distinct(lambda d: _wrap(int(d.scaleb(6, _EXACT)), 64), value, pa.int64())
+        us = per_distinct(lambda d: wrap(int(d.scaleb(6, _EXACT)), 64), value, pa.int64())
         return us.cast(target)
     if pa.types.is_floating(value.type):
         seconds = fixed_width(value)
@@ -152,7 +151,7 @@ def _decimal(value: pa.Array, to: Type, target: pa.DataType) -> pa.Array:
     if to.kind == "DOUBLE":
         return per_distinct(float, value, target)
     bits = 32 if to.kind == "INT" else 64
-    return per_distinct(lambda d: _wrap(int(d), bits), value, target)
+    return per_distinct(lambda d: wrap(int(d), bits), value, target)
 
 
 def _decimal_of_double(value: float, to: Type) -> Decimal | None:
@@ -160,15 +159,16 @@ def _decimal_of_double(value: float, to: Type) -> Decimal | None:
     return fit_decimal(Decimal(repr(value)), to) if np.isfinite(value) else None
 
 
-def _wrap(value: int, bits: int) -> int:
+def wrap(value: int, bits: int) -> int:
     return (value + (1 << (bits - 1))) % (1 << bits) - (1 << (bits - 1))
 
 
-def _cast_call(arguments: Sequence[Value], call: Call, rows: int) -> Value:
-    return cast_value(arguments[0], call.type)
-
-
-CASTS = {"cast": OperationInfo("CAST(a AS type); NULL where a cannot be converted", _cast_call)}
+CASTS = {
+    "cast": OperationInfo(
+        "CAST(a AS type); NULL where a cannot be converted",
+        lambda arguments, call, rows: cast_value(arguments[0], call.type),
+    )
+}
 
 
 def parse_integer(text: str, bits: int) -> int | None:

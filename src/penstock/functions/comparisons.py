@@ -5,7 +5,6 @@ NaN equals NaN and is greater than every number; -0.0 equals 0.0; text compares 
 
 from __future__ import annotations
 
-import math
 import operator
 from collections.abc import Sequence
 from functools import reduce
@@ -31,21 +30,14 @@ from penstock.functions.values import (
 )
 from penstock.types import BOOLEAN
 
-_ARROW = {
-    "eq": pc.equal,
-    "ne": pc.not_equal,
-    "lt": pc.less,
-    "le": pc.less_equal,
-    "gt": pc.greater,
-    "ge": pc.greater_equal,
-}
-_PYTHON = {
-    "eq": operator.eq,
-    "ne": operator.ne,
-    "lt": operator.lt,
-    "le": operator.le,
-    "gt": operator.gt,
-    "ge": operator.ge,
+# By operation: for columns, and for what only Python orders.
+_HOLDS = {
+    "eq": (pc.equal, operator.eq),
+    "ne": (pc.not_equal, operator.ne),
+    "lt": (pc.less, operator.lt),
+    "le": (pc.less_equal, operator.le),
+    "gt": (pc.greater, operator.gt),
+    "ge": (pc.greater_equal, operator.ge),
 }
 
 
@@ -54,10 +46,10 @@ def compare(operation: str, left: Value, right: Value, rows: int) -> Value:
     if is_float(left) or is_float(right):
         missing = nulls((left, right), rows)
         return with_nulls(compare_floats(operation, numbers(left), numbers(right)), pa.bool_(), missing)
+    holds_for_columns, holds = _HOLDS[operation]
     if is_nested(left):
-        holds = _PYTHON[operation]
         return row_by_row(lambda a, b: holds(_rank(a), _rank(b)), (left, right), BOOLEAN, rows)
-    return _ARROW[operation](left, right)
+    return holds_for_columns(left, right)
 
 
 def _rank(value: Any) -> tuple[Any, ...]:
@@ -119,49 +111,6 @@ def _is_same(arguments: Sequence[Value], call: Call, rows: int) -> Value:
     return pc.or_(pc.fill_null(compare("eq", left, right, rows), False), missing)
 
 
-def same(left: Any, right: Any) -> bool:
-    """Equality of two Python values as SQL sees it (NaN equals NaN)."""
-    if isinstance(left, float) and isinstance(right, float) and math.isnan(left) and math.isnan(right):
-        return True
-    return bool(left == right)
-
-
-COMPARISONS = {
-    "eq": OperationInfo("a = b", _compared),
-    "ne": OperationInfo("a <> b", _compared),
-    "lt": OperationInfo("a < b", _compared),
-    "le": OperationInfo("a <= b", _compared),
-    "gt": OperationInfo("a > b", _compared),
-    "ge": OperationInfo("a >= b", _compared),
-    "in": OperationInfo("a IN (constants): NULL where a is not found and a constant is NULL", _is_in),
-    "same": OperationInfo("a IS NOT DISTINCT FROM b: equal, or both NULL; never NULL", _is_same),
-}
-
-
-def _and(arguments: Sequence[Value], call: Call, rows: int) -> Value:
-    return reduce(pc.and_kleene, arguments)
-
-
-def _or(arguments: Sequence[Value], call: Call, rows: int) -> Value:
-    return reduce(pc.or_kleene, arguments)
-
-
-def _not(arguments: Sequence[Value], call: Call, rows: int) -> Value:
-    return pc.invert(arguments[0])
-
-
-def _is_null(arguments: Sequence[Value], call: Call, rows: int) -> Value:
-    return pc.is_null(arguments[0])
-
-
-LOGIC = {
-    "and": OperationInfo("a AND b AND ...", _and),
-    "or": OperationInfo("a OR b OR ...", _or),
-    "not": OperationInfo("NOT a", _not),
-    "is_null": OperationInfo("a IS NULL; NaN is a value", _is_null),
-}
-
-
 def _case(arguments: Sequence[Value], call: Call, rows: int) -> Value:
     pairs = len(arguments) // 2
     conditions = [as_array(arguments[2 * i], rows) for i in range(pairs)]
@@ -192,7 +141,19 @@ def _extreme(arguments: Sequence[Value], call: Call, rows: int) -> Value:
     return reduce(pick, [as_array(cast_value(a, call.type), rows) for a in arguments])
 
 
-CHOICES = {
+COMPARISONS = {
+    "eq": OperationInfo("a = b", _compared),
+    "ne": OperationInfo("a <> b", _compared),
+    "lt": OperationInfo("a < b", _compared),
+    "le": OperationInfo("a <= b", _compared),
+    "gt": OperationInfo("a > b", _compared),
+    "ge": OperationInfo("a >= b", _compared),
+    "in": OperationInfo("a IN (constants): NULL where a is not found and a constant is NULL", _is_in),
+    "same": OperationInfo("a IS NOT DISTINCT FROM b: equal, or both NULL; never NULL", _is_same),
+    "and": OperationInfo("a AND b AND ...", lambda arguments, call, rows: reduce(pc.and_kleene, arguments)),
+    "or": OperationInfo("a OR b OR ...", lambda arguments, call, rows: reduce(pc.or_kleene, arguments)),
+    "not": OperationInfo("NOT a", lambda arguments, call, rows: pc.invert(arguments[0])),
+    "is_null": OperationInfo("a IS NULL; NaN is a value", lambda arguments, call, rows: pc.is_null(arguments[0])),
     "case": OperationInfo("CASE WHEN c1 THEN v1 ... ELSE e END; NULL without ELSE", _case),
     "coalesce": OperationInfo("the first that is not NULL", _coalesce),
     "nullif": OperationInfo("a, but NULL where a = b", _nullif),

@@ -10,35 +10,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.expr.expression import Call
 from penstock.functions.values import OperationInfo, Value, constant, nulls, numbers, with_nulls
-
-
-def _add_us(arguments: Sequence[Value], call: Call, rows: int) -> Value:
-    with np.errstate(over="ignore"):
-        out = np.add(numbers(arguments[0]), numbers(arguments[1]), dtype=np.int64)
-    return with_nulls(out, call.type.to_arrow(), nulls(arguments, rows))
-
-
-def _diff_us(arguments: Sequence[Value], call: Call, rows: int) -> Value:
-    with np.errstate(over="ignore"):
-        out = np.subtract(numbers(arguments[0]), numbers(arguments[1]), dtype=np.int64)
-    return with_nulls(out, pa.int64(), nulls(arguments, rows))
-
-
-def _get_field(arguments: Sequence[Value], call: Call, rows: int) -> Value:
-    return pc.struct_field(arguments[0], constant(call, 1))
-
-
-TIMES = {
-    "add_us": OperationInfo("a timestamp moved by microseconds", _add_us),
-    "diff_us": OperationInfo("microseconds from timestamp b to timestamp a", _diff_us),
-    "get_field": OperationInfo("one field of a struct", _get_field),
-}
-
 
 Int64s = npt.NDArray[np.int64]
 
@@ -55,6 +30,13 @@ _WIDTHS = {
 _MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
 UNITS = frozenset({*_WIDTHS, *_MONTHS, "WEEK"})
 """What a timestamp can be cut to."""
+
+
+def _move_us(arguments: Sequence[Value], call: Call, rows: int) -> Value:
+    move = np.add if call.operation == "add_us" else np.subtract
+    with np.errstate(over="ignore"):
+        out = move(numbers(arguments[0]), numbers(arguments[1]), dtype=np.int64)
+    return with_nulls(out, call.type.to_arrow(), nulls(arguments, rows))
 
 
 def _calendar(us: Int64s, unit: str) -> Int64s:
@@ -113,7 +95,12 @@ def _extract(arguments: Sequence[Value], call: Call, rows: int) -> Value:
     return with_nulls(out.astype(arrow.to_pandas_dtype()), arrow, nulls(arguments, rows))
 
 
-CALENDAR_PARTS = {
+TIMES = {
+    "add_us": OperationInfo("a timestamp moved by microseconds", _move_us),
+    "diff_us": OperationInfo("microseconds from timestamp b to timestamp a", _move_us),
+    "get_field": OperationInfo(
+        "one field of a struct", lambda arguments, call, rows: pc.struct_field(arguments[0], constant(call, 1))
+    ),
     "date_trunc": OperationInfo("the beginning of the unit in which a timestamp lies", _date_trunc),
     "extract": OperationInfo("EXTRACT(part FROM timestamp)", _extract),
 }
