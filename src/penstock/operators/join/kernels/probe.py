@@ -23,7 +23,7 @@ from penstock.expr.kernel import kernel
 from penstock.operators.join.kernels.combinations import Combinations, as_timestamps
 from penstock.operators.join.kernels.keys import Bools, Ints
 from penstock.operators.join.kernels.runs import Run, build_run
-from penstock.operators.join.kernels.scan import as_doubles
+from penstock.operators.join.kernels.scan import as_doubles, grown
 from penstock.operators.join.papers.sides import Float64s
 from penstock.types import DOUBLE, INT
 
@@ -67,8 +67,7 @@ def _probe_keyed(
     buckets: Edges, keys: Ints, times: Ints, span: tuple[int, int], key: Ints, low: Ints, high: Ints
 ) -> tuple[Ints, Ints]:
     mask = len(buckets) - 2
-    room = max(64, len(key))
-    left, right = np.empty(room, np.int64), np.empty(room, np.int64)
+    left, right = np.empty(max(64, len(key)), np.int64), np.empty(max(64, len(key)), np.int64)
     at = 0
     for i in range(len(key)):
         # Most runs overlap only some periods: the others need no look-up in the table.
@@ -92,12 +91,8 @@ def _probe_keyed(
         while row < end:
             # The key first: it mostly differs, and then the time need not be fetched.
             if keys[row] == wanted and times[row] >= low[i] and times[row] <= high[i]:
-                if at == room:
-                    room *= 2
-                    more_left, more_right = np.empty(room, np.int64), np.empty(room, np.int64)
-                    more_left[:at] = left[:at]
-                    more_right[:at] = right[:at]
-                    left, right = more_left, more_right
+                if at == len(left):
+                    left, right = grown(left, at), grown(right, at)
                 left[at], right[at] = i, row
                 at += 1
             row += 1
@@ -183,19 +178,6 @@ class ValueRanges:
         return _inside(self.order, self.first[some], self.last[some], begin[some], end[some])
 
 
-def pick_by_value(
-    conditions: Sequence[Expr],
-    made: Combinations,
-    aliases: Sequence[str],
-    alias: str,
-    run: Run,
-    candidates: tuple[Ints, Ints],
-) -> ValueRanges | None:
-    """By the first of the conditions that can be used so; None where none can, or where it would not pay."""
-    chosen = next((found for c in conditions if (found := as_by_value(c, alias)) is not None), None)
-    return None if chosen is None else pick(chosen, made, aliases, alias, run, candidates)
-
-
 def pick(
     chosen: ByValue, made: Combinations, aliases: Sequence[str], alias: str, run: Run, candidates: tuple[Ints, Ints]
 ) -> ValueRanges | None:
@@ -237,19 +219,14 @@ def _ordered(run: Run, alias: str, own: Expr, key: object) -> tuple[Float64s, In
 
 @kernel
 def _inside(order: Ints, first: Ints, last: Ints, begin: Ints, end: Ints) -> tuple[Ints, Ints]:
-    room = 1024
-    left, right = np.empty(room, np.int64), np.empty(room, np.int64)
+    left, right = np.empty(1024, np.int64), np.empty(1024, np.int64)
     at = 0
     for i in range(len(first)):
         for place in range(first[i], last[i]):
             row = order[place]
             if begin[i] <= row < end[i]:
-                if at == room:
-                    room *= 2
-                    more_left, more_right = np.empty(room, np.int64), np.empty(room, np.int64)
-                    more_left[:at] = left[:at]
-                    more_right[:at] = right[:at]
-                    left, right = more_left, more_right
+                if at == len(left):
+                    left, right = grown(left, at), grown(right, at)
                 left[at], right[at] = i, row
                 at += 1
     return left[:at], right[:at]

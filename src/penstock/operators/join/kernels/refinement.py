@@ -178,15 +178,14 @@ def as_inequality(expr: Expr) -> tuple[Inequality, float] | None:
 
 
 def _moved(expr: Expr) -> tuple[Expr, int, float] | None:
-    match expr:
-        case Call("add", (y, c), type_) if type_ == DOUBLE and (known := _constant(c)) is not None:
-            return y, _PLUS, known
-        case Call("add", (c, y), type_) if type_ == DOUBLE and (known := _constant(c)) is not None:
-            return y, _PLUS, known
-        case Call("sub", (y, c), type_) if type_ == DOUBLE and (known := _constant(c)) is not None:
-            return y, _MINUS, known
-        case Call("sub", (c, y), type_) if type_ == DOUBLE and (known := _constant(c)) is not None:
-            return y, _FROM, known
+    if not isinstance(expr, Call) or expr.operation not in ("add", "sub") or expr.type != DOUBLE:
+        return None
+    first, second = expr.arguments
+    adds = expr.operation == "add"
+    if (known := _constant(second)) is not None:
+        return first, _PLUS if adds else _MINUS, known
+    if (known := _constant(first)) is not None:
+        return second, _PLUS if adds else _FROM, known
     return None
 
 

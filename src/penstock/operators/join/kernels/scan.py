@@ -180,7 +180,7 @@ def _match(
             _run(program, outer, columns, (k, begin, size), stack, true)
             _keep(true, stack[0], size)
             if count + size > len(rows):
-                combinations, rows = _grown(combinations, count), _grown(rows, count)
+                combinations, rows = grown(combinations, count), grown(rows, count)
             for eight in range((size + 7) // 8):
                 if eights[eight]:
                     for i in range(8 * eight, 8 * eight + 8):
@@ -198,7 +198,7 @@ def _keep(true: Bytes, x: Float64s, size: int) -> None:
 
 
 @kernel
-def _grown(values: Int64s, count: int) -> Int64s:
+def grown(values: Int64s, count: int) -> Int64s:
     out = np.empty(2 * len(values) + CHUNK, np.int64)
     out[:count] = values[:count]
     return out

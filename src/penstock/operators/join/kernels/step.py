@@ -16,7 +16,7 @@ from penstock.expr.evaluate import Functions, evaluate_mask
 from penstock.expr.expression import Expr, columns_of
 from penstock.operators.join.kernels.combinations import Combinations, blocks, concat
 from penstock.operators.join.kernels.keys import Ints
-from penstock.operators.join.kernels.probe import Link, by_key, expand, key_of, pick_by_value, probe, ranges
+from penstock.operators.join.kernels.probe import Link, as_by_value, by_key, expand, key_of, pick, probe, ranges
 from penstock.operators.join.kernels.runs import Run
 from penstock.operators.join.kernels.scan import Programs
 
@@ -37,38 +37,26 @@ _MOST_JOINS = 256
 
 
 class RunRows(Protocol):
-    """One stream's rows of this part."""
+    """One stream's rows of this part: `fresh` are new, and of them `starts` begin a combination in this part.
 
-    @property
-    def fresh(self) -> Run:
-        """New ones, to be joined with the others'."""
-        ...
+    `start` is the log position from which on rows are new.
+    """
 
-    @property
-    def starts(self) -> Run:
-        """Those of the new ones that begin a combination in this part."""
-        ...
+    fresh: Run
+    starts: Run
+    start: int
 
     def old(self, low: int, high: int) -> Iterable[Run]:
         """Runs that hold every old row with a time in [low, high]."""
-        ...
 
     def weight(self) -> float:
         """About how many rows per microsecond of window to expect as partners."""
-        ...
 
     def runs(self) -> int:
         """How many runs a search of the old rows has to visit."""
-        ...
 
     def near(self) -> int:
         """About how many old rows are near enough to be partners."""
-        ...
-
-    @property
-    def start_of_fresh(self) -> int:
-        """The log position from which on rows are new."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +202,8 @@ class _Turn:
                 yield made.with_rows(stream, alias, run, left, right), due
             return
         begin, end = ranges(run, *period)
-        picked = pick_by_value(due, made, self._join.aliases, alias, run, (begin, end))
+        by_value = next((found for c in due if (found := as_by_value(c, alias)) is not None), None)
+        picked = None if by_value is None else pick(by_value, made, self._join.aliases, alias, run, (begin, end))
         if picked is not None:
             others = tuple(c for c in due if c is not picked.condition)
             for first, last in _portions(picked.first, picked.last, PAIRS):

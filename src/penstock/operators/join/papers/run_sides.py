@@ -30,8 +30,7 @@ def gathered_step(
     programs = Programs(join.aliases, join.conditions)
     bags = [_time_ordered([*r.old(low, high), r.fresh]) for r in rows]
     sides = [
-        _side(bag, r.start_of_fresh, programs.columns(stream))
-        for stream, (bag, r) in enumerate(zip(bags, rows, strict=True))
+        _side(bag, r.start, programs.columns(stream)) for stream, (bag, r) in enumerate(zip(bags, rows, strict=True))
     ]
     compiled = [c for c in join.conditions if programs.covers(c)]
     conditions = Conditions(tuple(programs.program(c) for c in compiled))
