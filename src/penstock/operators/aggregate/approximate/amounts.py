@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from penstock.operators.aggregate.approximate.base import CUT, Bracketed, Brackets, Coarseness, Floats
-from penstock.operators.aggregate.partials.base import Ints, Numbers, State, Values
+from penstock.operators.aggregate.approximate.base import CUT, Bracketed, Brackets, Floats
+from penstock.operators.aggregate.partials.base import ALL_KINDS, Ints, Numbers, State, Values
 from penstock.operators.aggregate.partials.sums import add_pairs, add_rows
-from penstock.types import Type
 
 
 class ApproxCount(Bracketed):
@@ -18,14 +17,9 @@ class ApproxCount(Bracketed):
 
     name = "approx_count"
     functions = frozenset({"approx_count", "approx_count_error"})
-
-    def __init__(self, types: tuple[Type, ...], epsilon: float, coarseness: Coarseness) -> None:
-        super().__init__(types, epsilon, coarseness)
-        self.share = 1.5 * epsilon  # the value is in the middle of the bounds; whole numbers need a margin
-
-    @classmethod
-    def takes(cls, function: str, types: tuple[Type, ...]) -> bool:
-        return function in cls.functions and len(types) <= 1
+    kinds = ALL_KINDS
+    arguments = (0, 1)
+    share_of_error = 1.5  # the value is in the middle of the bounds; whole numbers need a margin
 
     def own(self) -> dict[str, tuple[Any, Any]]:
         return {"count": (np.int64, 0)}
@@ -47,10 +41,7 @@ class ApproxSum(Bracketed):
 
     name = "approx_sum"
     functions = frozenset({"approx_sum", "approx_sum_error"})
-
-    def __init__(self, types: tuple[Type, ...], epsilon: float, coarseness: Coarseness) -> None:
-        super().__init__(types, epsilon, coarseness)
-        self.share = 1.5 * epsilon
+    share_of_error = 1.5
 
     def own(self) -> dict[str, tuple[Any, Any]]:
         sums = ("plus_high", "plus_low", "minus_high", "minus_low")

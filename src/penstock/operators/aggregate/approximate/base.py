@@ -63,12 +63,12 @@ class Approximate(Partial):
     """
 
     keeps_nulls = True
-    share: float = np.inf
-    """Two neighbours may become one while they weigh no more than this share of everything newer."""
+    share_of_error: ClassVar[float] = np.inf
+    """Two neighbours may become one while they weigh no more than so many times `epsilon` of everything newer."""
 
     def __init__(self, types: tuple[Type, ...], epsilon: float, coarseness: Coarseness) -> None:
         super().__init__(types)
-        self.epsilon, self.coarseness = epsilon, coarseness
+        self.epsilon, self.coarseness, self.share = epsilon, coarseness, self.share_of_error * epsilon
 
     @abstractmethod
     def own(self) -> dict[str, tuple[Any, Any]]:

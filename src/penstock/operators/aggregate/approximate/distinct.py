@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from penstock.expr.kernel import kernel
 from penstock.operators.aggregate.approximate.base import Bracketed, Brackets, Coarseness, Floats, hashes_of
-from penstock.operators.aggregate.partials.base import Ints, Numbers, State, Values
+from penstock.operators.aggregate.partials.base import SCALAR_KINDS, Ints, Numbers, State, Values
 from penstock.types import Type
 
 BITS = 32
@@ -88,15 +88,12 @@ class ApproxDistinct(Bracketed):
 
     name = "approx_distinct"
     functions = frozenset({"approx_distinct", "approx_distinct_error"})
+    kinds = SCALAR_KINDS
     brackets_cut = False
 
     def __init__(self, types: tuple[Type, ...], epsilon: float, coarseness: Coarseness) -> None:
         super().__init__(types, epsilon, coarseness)
         self.maps = map_count(epsilon / _SURER)
-
-    @classmethod
-    def takes(cls, function: str, types: tuple[Type, ...]) -> bool:
-        return function in cls.functions and len(types) == 1 and types[0].kind not in ("ARRAY", "STRUCT")
 
     def own(self) -> dict[str, tuple[Any, Any]]:
         return {"bits": (object, None)}

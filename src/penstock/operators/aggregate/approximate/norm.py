@@ -15,7 +15,15 @@ import pyarrow as pa
 
 from penstock.expr.kernel import kernel
 from penstock.operators.aggregate.approximate.base import CUT, Bracketed, Brackets, Coarseness, Floats, hashes_of, mix
-from penstock.operators.aggregate.partials.base import Ints, Numbers, State, Values, parts_per_cell, per_cell
+from penstock.operators.aggregate.partials.base import (
+    SCALAR_KINDS,
+    Ints,
+    Numbers,
+    State,
+    Values,
+    parts_per_cell,
+    per_cell,
+)
 from penstock.types import Type
 
 _GRID = 512
@@ -82,6 +90,7 @@ class ApproxNorm(Bracketed):
 
     name = "approx_norm"
     functions = frozenset({"approx_norm", "approx_norm_error"})
+    kinds = SCALAR_KINDS
 
     def __init__(self, types: tuple[Type, ...], epsilon: float, coarseness: Coarseness, p: float = 2.0) -> None:
         super().__init__(types, epsilon, coarseness)
@@ -89,10 +98,6 @@ class ApproxNorm(Bracketed):
         self.median, spread = median_and_spread(p)
         self.rows = math.ceil((_SURER * spread / (_OF_SKETCH * epsilon)) ** 2)
         self.slack = _SURER * spread / math.sqrt(self.rows)
-
-    @classmethod
-    def takes(cls, function: str, types: tuple[Type, ...]) -> bool:
-        return function in cls.functions and len(types) == 1 and types[0].kind not in ("ARRAY", "STRUCT")
 
     def own(self) -> dict[str, tuple[Any, Any]]:
         return {"count": (np.int64, 0), "sketch": (object, None)}

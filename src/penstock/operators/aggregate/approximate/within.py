@@ -53,10 +53,6 @@ class Within(Correlated):
         super().__init__(types)
         self.asked = asked
 
-    @classmethod
-    def takes(cls, function: str, types: tuple[Type, ...]) -> bool:
-        return function.startswith(WITHIN + " ") and len(types) == 4
-
     def fields(self) -> dict[str, tuple[Any, Any]]:
         return {**super().fields(), "bag": (object, None)}
 

@@ -20,6 +20,10 @@ State: TypeAlias = dict[str, Numbers]
 ARITHMETIC_KINDS = frozenset({"INT", "BIGINT", "DOUBLE"})
 NUMBER_KINDS = ARITHMETIC_KINDS | {"TIMESTAMP", "BOOLEAN"}
 """The types whose values are machine numbers."""
+OBJECT_KINDS = frozenset({"TEXT", "DECIMAL", "BINARY"})
+"""The types whose values are Python objects, which can be compared."""
+SCALAR_KINDS = NUMBER_KINDS | OBJECT_KINDS
+ALL_KINDS = SCALAR_KINDS | {"ARRAY", "STRUCT"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +99,9 @@ class Partial(Accumulator):
 
     name: ClassVar[str]
     functions: ClassVar[frozenset[str]]
+    kinds: ClassVar[frozenset[str]] = ARITHMETIC_KINDS
+    arguments: ClassVar[tuple[int, ...]] = (1,)
+    """How many arguments its functions may have, all of its kinds."""
 
     def __init__(self, types: tuple[Type, ...]) -> None:
         self.types = types
@@ -102,7 +109,8 @@ class Partial(Accumulator):
     @classmethod
     def takes(cls, function: str, types: tuple[Type, ...]) -> bool:
         """Whether it gives the value of a function with arguments of these types."""
-        return function in cls.functions and all(t.kind in ARITHMETIC_KINDS for t in types)
+        fits = len(types) in cls.arguments and all(t.kind in cls.kinds for t in types)
+        return function in cls.functions and fits
 
     @property
     def whole(self) -> bool:

@@ -141,7 +141,7 @@ class Correlated(Partial):
 
     @classmethod
     def takes(cls, function: str, types: tuple[Type, ...]) -> bool:
-        return function.startswith(PREFIX + " ") and len(types) == 4
+        return function.startswith(cls.name + " ") and len(types) == 4
 
     @property
     def pair(self) -> np.dtype[Any]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.expr.kernel import kernel
-from penstock.operators.aggregate.partials.base import NUMBER_KINDS, Ints, Numbers, Partial, State, Values
-from penstock.operators.aggregate.partials.objects import KINDS, object_bytes, objects_of
+from penstock.operators.aggregate.partials.base import ALL_KINDS, NUMBER_KINDS, Ints, Numbers, Partial, State, Values
+from penstock.operators.aggregate.partials.objects import object_bytes, objects_of
 from penstock.types import BOOLEAN, Type
 
 _ENDS = {"first": -1, "last": 1}
@@ -26,14 +26,12 @@ class Ends(Partial):
 
     name = "ends"
     functions = frozenset(_ENDS)
-    kinds: ClassVar[frozenset[str]] = NUMBER_KINDS
+    kinds = NUMBER_KINDS
     keeps_nulls = True
 
     @classmethod
     def takes(cls, function: str, types: tuple[Type, ...]) -> bool:
-        if function not in cls.functions or not types:
-            return False
-        return types[0].kind in cls.kinds and types[1:] in ((), (BOOLEAN,))
+        return super().takes(function, types[:1]) and types[1:] in ((), (BOOLEAN,))
 
     def fields(self) -> dict[str, tuple[Any, Any]]:
         value = np.int64 if self.whole else np.float64
@@ -71,7 +69,7 @@ class ObjectEnds(Ends):
     """As `Ends`, for values that are no machine numbers: TEXT, DECIMAL, BINARY, arrays and structs; None for NULL."""
 
     name = "object_ends"
-    kinds = KINDS | {"ARRAY", "STRUCT"}
+    kinds = ALL_KINDS - NUMBER_KINDS
 
     def fields(self) -> dict[str, tuple[Any, Any]]:
         parts: dict[str, tuple[Any, Any]] = {"ts": (np.int64, 0), "position": (np.int64, 0), "value": (object, None)}

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.expr.kernel import kernel
-from penstock.operators.aggregate.partials.base import NUMBER_KINDS, Ints, Numbers, Partial, State, Values
-from penstock.operators.aggregate.partials.objects import KINDS, object_bytes, objects_of
+from penstock.operators.aggregate.partials.base import NUMBER_KINDS, OBJECT_KINDS, Ints, Numbers, Partial, State, Values
+from penstock.operators.aggregate.partials.objects import object_bytes, objects_of
 from penstock.types import Type
 
 
@@ -18,10 +18,7 @@ class Extremes(Partial):
 
     name = "extremes"
     functions = frozenset({"min", "max"})
-
-    @classmethod
-    def takes(cls, function: str, types: tuple[Type, ...]) -> bool:
-        return function in cls.functions and len(types) == 1 and types[0].kind in NUMBER_KINDS
+    kinds = NUMBER_KINDS
 
     def fields(self) -> dict[str, tuple[Any, Any]]:
         dtype = np.int64 if self.whole else np.float64
@@ -67,10 +64,7 @@ class OrderedExtremes(Partial):
 
     name = "ordered"
     functions = frozenset({"min", "max"})
-
-    @classmethod
-    def takes(cls, function: str, types: tuple[Type, ...]) -> bool:
-        return function in cls.functions and len(types) == 1 and types[0].kind in KINDS
+    kinds = OBJECT_KINDS
 
     def fields(self) -> dict[str, tuple[Any, Any]]:
         return {"least": (object, None), "greatest": (object, None)}

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.expr.kernel import kernel
-from penstock.operators.aggregate.partials.base import Ints, Numbers, Partial, State, Values
+from penstock.operators.aggregate.partials.base import ALL_KINDS, Ints, Numbers, Partial, State, Values
 from penstock.types import Type
 
 Floats = npt.NDArray[np.float64]
@@ -26,10 +26,8 @@ class Count(Partial):
 
     name = "count"
     functions = frozenset({"count"})
-
-    @classmethod
-    def takes(cls, function: str, types: tuple[Type, ...]) -> bool:
-        return function in cls.functions and len(types) <= 1
+    kinds = ALL_KINDS
+    arguments = (0, 1)
 
     def fields(self) -> dict[str, tuple[Any, Any]]:
         return {"count": (np.int64, 0)}
@@ -131,11 +129,8 @@ class Pairs(DoubleSums):
 
     name = "pairs"
     functions = frozenset({"corr", "covar_samp", "covar_pop"})
+    arguments = (2,)
     sums = ("x_", "y_", "xx_", "yy_", "xy_")
-
-    @classmethod
-    def takes(cls, function: str, types: tuple[Type, ...]) -> bool:
-        return super().takes(function, types) and len(types) == 2
 
     def add(self, state: State, values: Values) -> None:
         x, y = (numbers.astype(np.float64, copy=False) for numbers in values.numbers)
@@ -173,10 +168,7 @@ class DecimalTotal(Partial):
 
     name = "decimals"
     functions = frozenset({"sum"})
-
-    @classmethod
-    def takes(cls, function: str, types: tuple[Type, ...]) -> bool:
-        return function in cls.functions and len(types) == 1 and types[0].kind == "DECIMAL"
+    kinds = frozenset({"DECIMAL"})
 
     def fields(self) -> dict[str, tuple[Any, Any]]:
         return {"count": (np.int64, 0), **dict.fromkeys(_LIMBS, (np.int64, 0))}

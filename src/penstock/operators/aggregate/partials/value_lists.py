@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from penstock.operators.aggregate.partials.base import (
     ARITHMETIC_KINDS,
-    NUMBER_KINDS,
+    OBJECT_KINDS,
+    SCALAR_KINDS,
     Ints,
     Numbers,
     Partial,
@@ -19,7 +20,7 @@ from penstock.operators.aggregate.partials.base import (
     parts_per_cell,
     per_cell,
 )
-from penstock.operators.aggregate.partials.objects import KINDS, item_bytes, objects_of
+from penstock.operators.aggregate.partials.objects import item_bytes, objects_of
 from penstock.types import Type
 
 
@@ -31,10 +32,6 @@ class ValueLists(Partial):
 
     def fields(self) -> dict[str, tuple[Any, Any]]:
         return {"size": (np.int64, 0), "values": (object, None)}
-
-    @classmethod
-    def takes(cls, function: str, types: tuple[Type, ...]) -> bool:
-        return super().takes(function, types) and len(types) == 1
 
     def joined(self, parts: list[Numbers]) -> Numbers:
         """What a cell keeps of the rows of several."""
@@ -101,12 +98,12 @@ class Distinct(ValueLists):
 
     @classmethod
     def takes(cls, function: str, types: tuple[Type, ...]) -> bool:
-        kinds = NUMBER_KINDS | KINDS if function == "count_distinct" else ARITHMETIC_KINDS
+        kinds = SCALAR_KINDS if function == "count_distinct" else ARITHMETIC_KINDS
         return function in cls.functions and len(types) == 1 and types[0].kind in kinds
 
     @property
     def _objects(self) -> bool:
-        return self.types[0].kind in KINDS
+        return self.types[0].kind in OBJECT_KINDS
 
     def convert(self, values: pa.Array) -> Numbers:
         if self._objects:
