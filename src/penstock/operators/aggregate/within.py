@@ -8,8 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from penstock.operators.aggregate.answer_cache import MOST, WithinStats
-from penstock.operators.aggregate.approximate.intervals import INTERVAL, as_one, row_by_row
-from penstock.operators.aggregate.approximate.within import Within
+from penstock.operators.aggregate.approximate.within import INTERVAL, Within, as_one, row_by_row
 from penstock.operators.aggregate.history import InPeriods, SliceRequest, ranges_with, slice_log
 from penstock.operators.aggregate.partials.base import Ints
 from penstock.operators.aggregate.partials.cell_sums import CellRange, CombinedCells

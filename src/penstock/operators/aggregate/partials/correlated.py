@@ -14,13 +14,17 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.operators.aggregate.approximate.intervals import key_values, order_keys
+from penstock.functions.comparisons import compare_floats
 from penstock.operators.aggregate.partials.base import Ints, Numbers, Partial, State, Values, parts_per_cell, per_cell
 from penstock.operators.aggregate.partials.extremes import take_extremes
-from penstock.operators.aggregate.partials.sums import add_pairs, add_rows
+from penstock.operators.aggregate.partials.sums import Floats, add_pairs, add_rows
 from penstock.types import BIGINT, Type
 
+PREFIX = "correlated"
+INNER = ("count", "least", "greatest", "high", "low")
+"""The fields of the inner aggregate."""
 Mask = npt.NDArray[np.bool_]
+_GREATEST = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,18 +75,10 @@ def picked(x: Numbers, inner: int | float, edges: Edges) -> Mask:
 
 
 def _side(x: Numbers, inner: int | float, edge: Edge) -> Mask:
-    if edge.how == "off":
-        with np.errstate(invalid="ignore", over="ignore"):
-            return compared(np.abs(x - float(inner)), edge.constant, edge.comparison)
-    return compared(x, edge.threshold(inner), edge.comparison)
-
-
-def compared(x: Numbers, threshold: int | float, comparison: str) -> Mask:
-    """Comparisons as SQL makes them: NaN is greater than everything and equal to itself."""
-    nan, limit = np.isnan(x), bool(np.isnan(threshold))
-    above = ~nan & False if limit else (x > threshold) | nan
-    same = nan if limit else x == threshold
-    found: Mask = {"gt": above, "ge": above | same, "lt": ~(above | same), "le": ~above}[comparison]
+    threshold = edge.constant if edge.how == "off" else edge.threshold(inner)
+    with np.errstate(invalid="ignore", over="ignore"):
+        compared = np.abs(x - float(inner)) if edge.how == "off" else x
+    found: Mask = compare_floats(edge.comparison, compared, threshold)
     return found
 
 
@@ -123,9 +119,20 @@ def _key(value: int | float, whole: bool = False) -> int:
     return int(order_keys(np.array([value], np.int64 if whole else np.float64))[0])
 
 
-PREFIX = "correlated"
-INNER = ("count", "least", "greatest", "high", "low")
-"""The fields of the inner aggregate."""
+def order_keys(x: Numbers) -> Ints:
+    """Whole numbers in the order of x, which they may be already: NaN is the greatest, and both zeros are one."""
+    if x.dtype == np.int64:
+        return x.copy()
+    bits = (x + 0.0).view(np.int64)
+    keys: Ints = np.where(bits < 0, bits ^ np.int64(_GREATEST), bits)
+    keys[np.isnan(x)] = _GREATEST
+    return keys
+
+
+def key_values(keys: Ints) -> Floats:
+    """The values that have these keys."""
+    values: Floats = np.where(keys < 0, keys ^ np.int64(_GREATEST), keys).view(np.float64)
+    return values
 
 
 class Correlated(Partial):

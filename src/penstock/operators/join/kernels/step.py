@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
@@ -298,13 +299,7 @@ class Selectivity:
             self._seen[what] = share * _NEWEST + self._seen.get(what, share) * (1 - _NEWEST)
 
 
-_SELECTIVITIES: dict[Hashable, Selectivity] = {}
-
-
+@lru_cache(_MOST_JOINS)
 def selectivity_of(join: Hashable) -> Selectivity:
     """What this worker has learned about a join. It changes the order of the work, never a result."""
-    if join not in _SELECTIVITIES:
-        if len(_SELECTIVITIES) >= _MOST_JOINS:
-            _SELECTIVITIES.clear()
-        _SELECTIVITIES[join] = Selectivity()
-    return _SELECTIVITIES[join]
+    return Selectivity()
