@@ -10,8 +10,7 @@ from collections.abc import Sequence
 
 from penstock.operators.join.kernels.bounds import Bounds
 from penstock.operators.join.papers.conditions import Conditions
-from penstock.operators.join.papers.family import evaluate_backward
-from penstock.operators.join.papers.registry import Algorithm
+from penstock.operators.join.papers.registry import Algorithm, evaluate_backward
 from penstock.operators.join.papers.search import TEST_ALL, SearchOptions
 from penstock.operators.join.papers.sides import Counters, Int64s, Side
 

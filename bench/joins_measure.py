@@ -16,8 +16,8 @@ from penstock.operators.join.kernels.bounds import Bounds, close
 from penstock.operators.join.kernels.keys import Ints, key_numbers
 from penstock.operators.join.kernels.runs import Run, build_run, merge_runs
 from penstock.operators.join.kernels.step import Join, join_step
-from penstock.operators.join.papers.family import Run as Find
 from penstock.operators.join.papers.registry import ALGORITHMS
+from penstock.operators.join.papers.registry import Run as Find
 from penstock.operators.join.papers.sides import Counters, Side
 
 SECOND = 1_000_000

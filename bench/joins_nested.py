@@ -8,7 +8,7 @@ import numpy as np
 
 from penstock.operators.join.kernels.bounds import UNBOUNDED, Bounds
 from penstock.operators.join.papers.conditions import Conditions
-from penstock.operators.join.papers.family import Run, evaluate_backward, evaluate_forward, reaches
+from penstock.operators.join.papers.registry import Run, evaluate_backward, evaluate_forward, reaches
 from penstock.operators.join.papers.search import SearchOptions
 from penstock.operators.join.papers.sides import Counters, Int64s, Side
 

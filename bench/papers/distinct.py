@@ -10,8 +10,8 @@ import pyarrow as pa
 from bench.papers.base import BEFORE_ALL_TIME, Arrays, Estimate, Ints, Synopsis, Values
 from bench.papers.compilation import kernel
 from penstock.errors import error
-from penstock.operators.aggregate.approximate.bitmaps import distinct_count, map_count, places
-from penstock.operators.aggregate.approximate.hashes import hashes_of
+from penstock.operators.aggregate.approximate.base import hashes_of
+from penstock.operators.aggregate.approximate.distinct import distinct_count, map_count, places
 
 
 class TimedBitmaps(Synopsis):

@@ -12,8 +12,8 @@ import pyarrow as pa
 from bench.papers.base import Arrays, Estimate, Floats, Ints, Synopsis, Values
 from bench.papers.compilation import kernel
 from penstock.errors import error
-from penstock.operators.aggregate.approximate.hashes import hashes_of
-from penstock.operators.aggregate.approximate.stable_distribution import median_and_spread, stable_numbers
+from penstock.operators.aggregate.approximate.base import hashes_of
+from penstock.operators.aggregate.approximate.norm import median_and_spread, stable_numbers
 
 Singles = npt.NDArray[np.float32]
 _BATCH = 2048

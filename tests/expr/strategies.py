@@ -10,7 +10,7 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from penstock.expr.expression import Call, Column, Expr, Literal, columns_of
-from penstock.functions.calendar_parts import PARTS, UNITS
+from penstock.functions.times import PARTS, UNITS
 from penstock.types import BIGINT, BOOLEAN, DOUBLE, INT, TEXT, TIMESTAMP, Type
 
 COLUMNS = {

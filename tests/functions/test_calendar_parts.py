@@ -10,7 +10,7 @@ import pytest
 
 from penstock.expr.evaluate import evaluate
 from penstock.expr.expression import Call, Column, Literal
-from penstock.functions.calendar_parts import PARTS, UNITS
+from penstock.functions.times import PARTS, UNITS
 from penstock.types import DOUBLE, INT, TEXT, TIMESTAMP
 from tests.expr.reference import value_of
 

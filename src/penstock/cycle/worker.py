@@ -26,7 +26,7 @@ from penstock.cycle.result_rows import StepTimes, heading, quarantined, spent_ro
 from penstock.cycle.step_cache import steps_of
 from penstock.errors import PenstockError, error
 from penstock.expr.newest_times import newest_by_version
-from penstock.expr.time_limit import limit_functions
+from penstock.expr.user_functions import limit_functions
 from penstock.operators.join.steps.task import JoinTask
 from penstock.pipeline.tasks import CycleTask, Unit, WorkerLimits
 from penstock.streams.log.release_memory import give_back_large_at_once

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.expr.bits import Words
-from penstock.expr.comparisons import GE, IN, LT, NOT_IN, Comparison
 from penstock.expr.expression import Expr
-from penstock.expr.gaps import TABLE_MAX, Bytes, Int32s, fill_vectors, find_gaps, gap_table, look_up_gaps
+from penstock.expr.normal_form import GE, IN, LT, NOT_IN, Comparison
+from penstock.expr.vector_kernels import TABLE_MAX, Bytes, Int32s, fill_vectors, find_gaps, gap_table, look_up_gaps
 from penstock.functions.comparisons import compare_floats
 from penstock.functions.values import fixed_width
 

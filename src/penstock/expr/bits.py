@@ -26,13 +26,11 @@ def words_for(rows: int) -> int:
     return (rows + 63) // 64
 
 
-def pack(mask: npt.NDArray[np.bool_], out: Words | None = None) -> Words:
+def pack(mask: npt.NDArray[np.bool_]) -> Words:
     """The packed vector of a boolean one; bits past the end are 0."""
-    words = np.zeros(words_for(len(mask)), np.uint64) if out is None else out
+    words = np.zeros(words_for(len(mask)), np.uint64)
     packed = np.packbits(mask, bitorder="little")
-    raw = words.view(np.uint8)
-    raw[: len(packed)] = packed
-    raw[len(packed) :] = 0
+    words.view(np.uint8)[: len(packed)] = packed
     return words
 
 
@@ -157,3 +155,28 @@ def bitmaps_of_rows(words: Words, counts: npt.NDArray[np.int64]) -> Iterator[tup
 
 def _content_bytes(count: int) -> int:
     return 2 * count if count <= ARRAY_MAX else CONTAINER_BYTES
+
+
+def list_rows(words: Words, chosen: npt.NDArray[np.int64], counts: npt.NDArray[np.int64]) -> npt.NDArray[np.uint32]:
+    """The numbers of the set bits of some rows of a matrix, one row after the other; `counts` of these rows."""
+    out = np.empty(int(counts.sum()), np.uint32)
+    _list_rows(words, chosen, out)
+    return out
+
+
+def set_bits(words: Words) -> npt.NDArray[np.int64]:
+    """The numbers of the set bits of one packed vector, ascending."""
+    # As booleans: NumPy looks for those three times as fast as for numbers that are not zero.
+    return np.flatnonzero(np.unpackbits(words.view(np.uint8), bitorder="little").view(np.bool_))
+
+
+@kernel
+def _list_rows(words: Words, chosen: npt.NDArray[np.int64], out: npt.NDArray[np.uint32]) -> None:
+    at = 0
+    for row in chosen:
+        for i in range(words.shape[1]):
+            word = words[row, i]
+            while word != 0:
+                out[at] = np.uint32(i * 64 + lowest_bit(word))
+                at += 1
+                word &= word - np.uint64(1)

@@ -7,8 +7,8 @@ three-valued logic. The binder leaves queries with an operation outside `functio
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from sys import intern
 from typing import Any
@@ -78,16 +78,25 @@ def columns_of(expr: Expr) -> set[str]:
     return {node.name for node in walk(expr) if isinstance(node, Column)}
 
 
+def conjuncts(expr: Expr | None) -> list[Expr]:
+    """The arguments of nested ANDs."""
+    if expr is None:
+        return []
+    if isinstance(expr, Call) and expr.operation == "and":
+        return [part for argument in expr.arguments for part in conjuncts(argument)]
+    return [expr]
+
+
+def with_columns(expr: Expr, change: Callable[[Column], Expr]) -> Expr:
+    """The expression with what `change` gives in place of each column."""
+    if isinstance(expr, Call | UserCall):
+        return replace(expr, arguments=tuple(with_columns(argument, change) for argument in expr.arguments))
+    return change(expr) if isinstance(expr, Column) else expr
+
+
 def substituted(expr: Expr, columns: Mapping[str, Expr]) -> Expr:
     """The expression with other expressions in place of columns, by name."""
-    match expr:
-        case Column(name):
-            return columns[name]
-        case Call(operation, arguments, type_):
-            return Call(operation, tuple(substituted(a, columns) for a in arguments), type_)
-        case UserCall(function, arguments, type_):
-            return UserCall(function, tuple(substituted(a, columns) for a in arguments), type_)
-    return expr
+    return with_columns(expr, lambda column: columns[column.name])
 
 
 def calls_user(expr: Expr) -> bool:

@@ -1,26 +1,147 @@
-"""Boolean factors of many predicates and their combinations by AND and OR: each distinct one is evaluated once per block.
+"""Many predicates over the same rows: each distinct factor, and each AND and OR of them, is evaluated once per block.
 
 Every term has a slot, the number of its vector. A batch goes through in blocks of so few rows that the vectors of all
-slots stay in the processor's cache.
+slots stay in the processor's cache. A predicate is the AND of terms that others may share (`Selections`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from penstock.errors import PenstockError
 from penstock.expr.attribute_index import Attribute, matches
 from penstock.expr.bits import Words, full, pack, words_for
-from penstock.expr.comparisons import Comparison
-from penstock.expr.conjunctions import copy_block
 from penstock.expr.evaluate import Calls, Columns, Functions, evaluate, mask_of
 from penstock.expr.expression import Expr
-from penstock.expr.gaps import EMPTY, Bytes, Int32s
-from penstock.expr.normal_form import Both, Either, Term
-from penstock.expr.term_combinations import TermCombinations
+from penstock.expr.kernel import kernel
+from penstock.expr.normal_form import Both, Comparison, Either, Term
+from penstock.expr.vector_kernels import EMPTY, FULL, MIXED, Bytes, Int32s, Int64s, and_terms, copy_block
+
+
+class SlotTable:
+    """Row n of `slots` holds list n, then -1."""
+
+    def __init__(self) -> None:
+        self.slots: Int32s = np.full((16, 4), -1, np.int32)
+        self._free: list[int] = []
+        self._count = 0
+
+    def add(self, slots: Sequence[int]) -> int:
+        """The number of a new row."""
+        if self._free:
+            row = self._free.pop()
+        else:
+            row, self._count = self._count, self._count + 1
+        height, width = self.slots.shape
+        if row >= height or len(slots) > width:
+            grown = np.full((max(height, 2 * row), max(width, len(slots))), -1, np.int32)
+            grown[:height, :width] = self.slots
+            self.slots = grown
+        self.slots[row, : len(slots)] = slots
+        return row
+
+    def remove(self, row: int) -> list[int]:
+        """Forget a row; gives what it held."""
+        found = self.parts(row)
+        self.slots[row] = -1
+        self._free.append(row)
+        return found
+
+    def parts(self, row: int) -> list[int]:
+        return [slot for slot in self.slots[row].tolist() if slot >= 0]
+
+
+class TermCombinations:
+    """Per combination its slot, whether it is an AND, and the slots of its parts."""
+
+    def __init__(self) -> None:
+        self._rows: dict[int, int] = {}  # by slot
+        self._levels: dict[int, int] = {}
+        self._parts = SlotTable()
+        self._order: tuple[Int64s, Int32s, npt.NDArray[np.bool_]] | None = None
+        self._both: dict[int, bool] = {}
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def add(self, slot: int, both: bool, parts: list[int]) -> None:
+        self._rows[slot] = self._parts.add(parts)
+        self._levels[slot] = 1 + max((self._levels.get(p, 0) for p in parts), default=0)
+        self._both[slot] = both
+        self._order = None
+
+    def remove(self, slot: int) -> list[int]:
+        """Forget a combination; gives its parts."""
+        self._order = None
+        del self._levels[slot], self._both[slot]
+        return self._parts.remove(self._rows.pop(slot))
+
+    def failed(self, failed: set[int]) -> dict[int, int]:
+        """Combinations that need what failed, with one such part each."""
+        found: dict[int, int] = {}
+        for slot in sorted(self._rows, key=self._levels.__getitem__):
+            for part in self._parts.parts(self._rows[slot]):
+                if part in failed or part in found:
+                    found[slot] = part
+                    break
+        return found
+
+    def fill(self, everything: Words, vectors: Words, states: Bytes) -> None:
+        """Write one block of every combination, given its factors."""
+        if not self._rows:
+            return
+        if self._order is None:
+            slots = np.array(sorted(self._rows, key=self._levels.__getitem__), np.int32)
+            rows = np.array([self._rows[s] for s in slots.tolist()], np.int64)
+            self._order = rows, slots, np.array([self._both[s] for s in slots.tolist()], np.bool_)
+        _combine(self._order, self._parts.slots, everything, vectors, states)
+
+
+@kernel
+def _combine(
+    order: tuple[Int64s, Int32s, npt.NDArray[np.bool_]], parts: Int32s, everything: Words, vectors: Words, states: Bytes
+) -> None:
+    rows, slots, both = order
+    words = vectors.shape[1]
+    for i in range(len(rows)):
+        slot = slots[i]
+        decided = EMPTY if both[i] else FULL
+        states[slot] = FULL if both[i] else EMPTY
+        out = vectors[slot]
+        for k in range(parts.shape[1]):
+            part = parts[rows[i], k]
+            if part < 0:
+                break
+            if states[part] == decided:
+                states[slot] = decided
+                break
+            if states[part] != MIXED:
+                continue
+            vector = vectors[part]
+            if states[slot] != MIXED:
+                states[slot] = MIXED
+                for w in range(words):
+                    out[w] = vector[w]
+            elif both[i]:
+                for w in range(words):
+                    out[w] &= vector[w]
+            else:
+                for w in range(words):
+                    out[w] |= vector[w]
+        if states[slot] == MIXED:
+            some, all_ = np.uint64(0), np.uint64(0)
+            for w in range(words):
+                some |= out[w]
+                all_ |= out[w] ^ everything[w]
+            if some == 0:
+                states[slot] = EMPTY
+            elif all_ == 0:
+                states[slot] = FULL
+
 
 # Below this many factors on an attribute, comparing them one by one is quicker than sorting into gaps.
 SHARE_FROM = 32
@@ -195,3 +316,66 @@ def narrowed(term: Both | Either) -> Both | Either:
 
 def _of(kind: type[Both] | type[Either], parts: list[Term]) -> Term:
     return kind(frozenset(parts)) if len(parts) > 1 else parts[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Masks:
+    """Masks of answers: answer i is limited to the rows that are set in rows[numbers[i]], unless numbers[i] is -1."""
+
+    numbers: Int32s
+    rows: Words
+
+    @classmethod
+    def none(cls, answers: int) -> Masks:
+        return cls(np.full(answers, -1, np.int32), np.zeros((0, 0), np.uint64))
+
+
+class Selections:
+    """Predicates by number; a number is used again once its predicate is gone."""
+
+    def __init__(self, functions: Functions | None = None) -> None:
+        self.factors = FactorSet(functions)
+        self._table = SlotTable()
+
+    def add(self, term: Term) -> int:
+        return self.add_slots(self.factors.acquire_all(term))
+
+    def add_slots(self, slots: Sequence[int]) -> int:
+        """The AND of terms that were acquired for it."""
+        return self._table.add(slots)
+
+    def slots(self, number: int) -> list[int]:
+        """The terms of a predicate, as they were added."""
+        return self._table.parts(number)
+
+    def remove(self, number: int) -> None:
+        self.factors.release_all(self._table.remove(number))
+
+    def answer(self, prepared: PreparedBatch, chosen: Int64s, masks: Masks, out: Words, counts: Int64s) -> None:
+        """Write the rows of the batch that the chosen predicates select to `out`, where only zeros stand.
+
+        How many they are is added to `counts`.
+        """
+        for block in prepared.blocks():
+            and_terms(
+                chosen,
+                self._table.slots,
+                masks.numbers,
+                masks.rows,
+                block.word,
+                block.everything,
+                block.vectors,
+                block.states,
+                out,
+                counts,
+            )
+
+    def failed(self, prepared: PreparedBatch, chosen: Int64s) -> dict[int, PenstockError]:
+        """Which of the chosen predicates have no answer, by their place among them, and why."""
+        if not prepared.failed:
+            return {}
+        broken = np.isin(self._table.slots[chosen], np.array(list(prepared.failed)))
+        return {
+            int(i): next(prepared.failed[s] for s in self._table.parts(int(chosen[i])) if s in prepared.failed)
+            for i in np.flatnonzero(broken.any(axis=1))
+        }

@@ -1,35 +1,114 @@
 """The predicate index: it evaluates many queries' predicates over a batch of one stream's rows.
 
 Predicates are brought to a normal form (`normal_form`), each distinct factor is evaluated once per batch (`factors`), each
-distinct static predicate once per static version (`static_masks`), and a query's answer is the AND of packed bit vectors.
-Queries of equal meaning share one answer. Queries come and go without touching the others.
+distinct static predicate once per static version (`StaticMasks`), and a query's answer is the AND of packed bit vectors.
+Queries of equal meaning share one answer. Queries come and go without touching the others. Static versions are append-only,
+so the mask of a static predicate only grows; a new version costs its own evaluation and nothing else.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from pyroaring import BitMap
 
 from penstock.errors import PenstockError
-from penstock.expr.answer_matrix import Matrix
 from penstock.expr.bits import Words, bitmaps_of_rows, words_for
-from penstock.expr.conjunctions import rows_of_masks
 from penstock.expr.evaluate import Columns, Functions
 from penstock.expr.expression import Expr
-from penstock.expr.factors import PreparedBatch
-from penstock.expr.gaps import Int32s, Int64s, sort_by_gap
-from penstock.expr.normal_form import normal_form
-from penstock.expr.selections import Masks, Selections
-from penstock.expr.static_masks import NO_MASK, StaticMasks
+from penstock.expr.factors import Masks, PreparedBatch, Selections
+from penstock.expr.normal_form import ALWAYS, Term, normal_form
+from penstock.expr.vector_kernels import Int32s, Int64s, rows_of_masks, sort_by_gap
 
+NO_MASK = -1
 # Bytes of bit vectors (answers that become bitmaps, rows by static mask) held at once; more go in several rounds.
 _VECTORS_MAX_BYTES = 64 << 20
+
+
+class StaticMasks:
+    """Distinct static predicates with reference counts; a predicate's number is its row in `masks`."""
+
+    def __init__(self) -> None:
+        self._selections = Selections()
+        self._numbers: dict[Term, int] = {}
+        self._terms: dict[int, Term] = {}
+        self._uses: Counter[int] = Counter()
+        self._bits = np.zeros((8, 1), np.uint64)
+        self._behind: dict[int, set[int]] = {}  # masks by the versions that they cover
+        self._known: dict[int, int] = {}
+
+    def acquire(self, predicate: Expr | None) -> int:
+        """The number of a predicate's mask, NO_MASK for none."""
+        term = normal_form(predicate)
+        if term == ALWAYS:
+            return NO_MASK
+        number = self._numbers.get(term)
+        if number is None:
+            number = self._selections.add(term)
+            self._numbers[term], self._terms[number] = number, term
+            self._cover(number, 0)
+            if number >= len(self._bits):
+                self._bits = np.concatenate([self._bits, np.zeros_like(self._bits)])
+        self._uses[number] += 1
+        return number
+
+    def release(self, number: int) -> None:
+        if number == NO_MASK:
+            return
+        self._uses[number] -= 1
+        if not self._uses[number]:
+            del self._numbers[self._terms.pop(number)], self._uses[number]
+            self._behind[self._known.pop(number)].discard(number)
+            self._selections.remove(number)
+
+    def _cover(self, number: int, count: int) -> None:
+        self._known[number] = count
+        self._behind.setdefault(count, set()).add(number)
+
+    def masks(self, versions: pa.Table) -> Words:
+        """Row n, bit v: whether version v passes predicate n. At least as wide as there are versions."""
+        count = versions.num_rows
+        missing = words_for(count) - self._bits.shape[1]
+        if missing > 0:
+            # Room to grow: a table of many sensors is often filled row by row.
+            self._bits = np.pad(self._bits, ((0, 0), (0, missing + missing // 2)))
+        for known in [k for k in self._behind if k < count]:
+            self._extend(versions, known, self._behind.pop(known))
+        return self._bits
+
+    def _extend(self, versions: pa.Table, known: int, numbers: set[int]) -> None:
+        """Cover the versions from `known` on, beginning at a whole word."""
+        if not numbers:
+            return
+        count, word = versions.num_rows, known // 64
+        new = versions.slice(64 * word)
+        chosen = np.array(sorted(numbers), np.int64)
+        bits = np.zeros((len(chosen), self._bits.shape[1] - word), np.uint64)
+        prepared = self._selections.factors.prepare(new, new.num_rows)
+        self._selections.answer(prepared, chosen, Masks.none(len(chosen)), bits, np.zeros(len(chosen), np.int64))
+        self._bits[chosen, word:] = bits
+        for number in numbers:
+            self._cover(number, count)
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """Which rows of the batch each query selects. Queries of equal meaning share a row of the matrix.
+
+    Bit i % 64 of word i // 64 is row i of the batch; bits past the end are 0. Some rows may belong to no query.
+    """
+
+    numbers: npt.NDArray[np.int64]  # the queries, ascending
+    row_of: npt.NDArray[np.int32]  # beside `numbers`: the query's row of the matrix
+    counts: npt.NDArray[np.int64]  # per row of the matrix: how many bits are set
+    words: Words  # shape (rows, words)
+    failed: dict[int, PenstockError] = field(default_factory=dict)  # queries without an answer; not in `numbers`
 
 
 def _vectors_at_once(rows: int) -> int:
@@ -56,9 +135,7 @@ class PredicateIndex:
     """Standing predicates on one sensor table. Not safe for use by several threads at once."""
 
     def __init__(
-        self,
-        queries: Iterable[tuple[int, Expr | None, Expr | None]] = (),
-        functions: Functions | None = None,
+        self, queries: Iterable[tuple[int, Expr | None, Expr | None]] = (), functions: Functions | None = None
     ) -> None:
         self._selections = Selections(functions)
         self._statics = StaticMasks()

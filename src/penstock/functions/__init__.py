@@ -7,26 +7,11 @@ Called by `expr.evaluate`.
 from __future__ import annotations
 
 from penstock.functions.arithmetic import ARITHMETIC
-from penstock.functions.calendar_parts import CALENDAR_PARTS
 from penstock.functions.casts import CASTS
-from penstock.functions.choices import CHOICES
 from penstock.functions.comparisons import COMPARISONS
-from penstock.functions.logic import LOGIC
-from penstock.functions.mathematics import MATHEMATICS
 from penstock.functions.samples import SAMPLING
 from penstock.functions.text import TEXTS
 from penstock.functions.times import TIMES
 from penstock.functions.values import OperationInfo
 
-OPERATIONS: dict[str, OperationInfo] = {
-    **COMPARISONS,
-    **LOGIC,
-    **ARITHMETIC,
-    **CASTS,
-    **CHOICES,
-    **MATHEMATICS,
-    **TEXTS,
-    **TIMES,
-    **CALENDAR_PARTS,
-    **SAMPLING,
-}
+OPERATIONS: dict[str, OperationInfo] = {**COMPARISONS, **ARITHMETIC, **CASTS, **TEXTS, **TIMES, **SAMPLING}

@@ -1,10 +1,13 @@
-"""Comparisons: NaN equals NaN and is greater than every number; -0.0 equals 0.0; text compares by code point."""
+"""Comparisons, three-valued logic, and choices among values: CASE, COALESCE, NULLIF, GREATEST, LEAST.
+
+NaN equals NaN and is greater than every number; -0.0 equals 0.0; text compares by code point.
+"""
 
 from __future__ import annotations
 
-import math
 import operator
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -12,9 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.expr.expression import Call, Literal
+from penstock.functions.casts import cast_value
 from penstock.functions.values import (
     OperationInfo,
     Value,
+    as_array,
     is_float,
     is_nested,
     literal_scalar,
@@ -25,21 +30,14 @@ from penstock.functions.values import (
 )
 from penstock.types import BOOLEAN
 
-_ARROW = {
-    "eq": pc.equal,
-    "ne": pc.not_equal,
-    "lt": pc.less,
-    "le": pc.less_equal,
-    "gt": pc.greater,
-    "ge": pc.greater_equal,
-}
-_PYTHON = {
-    "eq": operator.eq,
-    "ne": operator.ne,
-    "lt": operator.lt,
-    "le": operator.le,
-    "gt": operator.gt,
-    "ge": operator.ge,
+# By operation: for columns, and for what only Python orders.
+_HOLDS = {
+    "eq": (pc.equal, operator.eq),
+    "ne": (pc.not_equal, operator.ne),
+    "lt": (pc.less, operator.lt),
+    "le": (pc.less_equal, operator.le),
+    "gt": (pc.greater, operator.gt),
+    "ge": (pc.greater_equal, operator.ge),
 }
 
 
@@ -48,10 +46,10 @@ def compare(operation: str, left: Value, right: Value, rows: int) -> Value:
     if is_float(left) or is_float(right):
         missing = nulls((left, right), rows)
         return with_nulls(compare_floats(operation, numbers(left), numbers(right)), pa.bool_(), missing)
+    holds_for_columns, holds = _HOLDS[operation]
     if is_nested(left):
-        holds = _PYTHON[operation]
         return row_by_row(lambda a, b: holds(_rank(a), _rank(b)), (left, right), BOOLEAN, rows)
-    return _ARROW[operation](left, right)
+    return holds_for_columns(left, right)
 
 
 def _rank(value: Any) -> tuple[Any, ...]:
@@ -81,7 +79,7 @@ def compare_floats(operation: str, left: Any, right: Any) -> Any:
             return (left >= right) | np.isnan(left)
 
 
-def _run(arguments: Sequence[Value], call: Call, rows: int) -> Value:
+def _compared(arguments: Sequence[Value], call: Call, rows: int) -> Value:
     return compare(call.operation, arguments[0], arguments[1], rows)
 
 
@@ -113,20 +111,52 @@ def _is_same(arguments: Sequence[Value], call: Call, rows: int) -> Value:
     return pc.or_(pc.fill_null(compare("eq", left, right, rows), False), missing)
 
 
-def same(left: Any, right: Any) -> bool:
-    """Equality of two Python values as SQL sees it (NaN equals NaN)."""
-    if isinstance(left, float) and isinstance(right, float) and math.isnan(left) and math.isnan(right):
-        return True
-    return bool(left == right)
+def _case(arguments: Sequence[Value], call: Call, rows: int) -> Value:
+    pairs = len(arguments) // 2
+    conditions = [as_array(arguments[2 * i], rows) for i in range(pairs)]
+    values = [cast_value(arguments[2 * i + 1], call.type) for i in range(pairs)]
+    if len(arguments) % 2:
+        values.append(cast_value(arguments[-1], call.type))
+    return pc.case_when(pa.StructArray.from_arrays(conditions, [str(i) for i in range(pairs)]), *values)
+
+
+def _coalesce(arguments: Sequence[Value], call: Call, rows: int) -> Value:
+    return pc.coalesce(*(cast_value(a, call.type) for a in arguments))
+
+
+def _nullif(arguments: Sequence[Value], call: Call, rows: int) -> Value:
+    equal = compare("eq", arguments[0], arguments[1], rows)
+    value = cast_value(arguments[0], call.type)
+    return pc.if_else(pc.fill_null(equal, False), pa.scalar(None, value.type), value)
+
+
+def _extreme(arguments: Sequence[Value], call: Call, rows: int) -> Value:
+    """NULLs are skipped; NULL only where all are."""
+    better = "gt" if call.operation == "greatest" else "lt"
+
+    def pick(best: Value, other: Value) -> Value:
+        wins = pc.fill_null(compare(better, other, best, rows), False)
+        return pc.if_else(pc.or_(wins, pc.is_null(best)), other, best)
+
+    return reduce(pick, [as_array(cast_value(a, call.type), rows) for a in arguments])
 
 
 COMPARISONS = {
-    "eq": OperationInfo("a = b", _run),
-    "ne": OperationInfo("a <> b", _run),
-    "lt": OperationInfo("a < b", _run),
-    "le": OperationInfo("a <= b", _run),
-    "gt": OperationInfo("a > b", _run),
-    "ge": OperationInfo("a >= b", _run),
+    "eq": OperationInfo("a = b", _compared),
+    "ne": OperationInfo("a <> b", _compared),
+    "lt": OperationInfo("a < b", _compared),
+    "le": OperationInfo("a <= b", _compared),
+    "gt": OperationInfo("a > b", _compared),
+    "ge": OperationInfo("a >= b", _compared),
     "in": OperationInfo("a IN (constants): NULL where a is not found and a constant is NULL", _is_in),
     "same": OperationInfo("a IS NOT DISTINCT FROM b: equal, or both NULL; never NULL", _is_same),
+    "and": OperationInfo("a AND b AND ...", lambda arguments, call, rows: reduce(pc.and_kleene, arguments)),
+    "or": OperationInfo("a OR b OR ...", lambda arguments, call, rows: reduce(pc.or_kleene, arguments)),
+    "not": OperationInfo("NOT a", lambda arguments, call, rows: pc.invert(arguments[0])),
+    "is_null": OperationInfo("a IS NULL; NaN is a value", lambda arguments, call, rows: pc.is_null(arguments[0])),
+    "case": OperationInfo("CASE WHEN c1 THEN v1 ... ELSE e END; NULL without ELSE", _case),
+    "coalesce": OperationInfo("the first that is not NULL", _coalesce),
+    "nullif": OperationInfo("a, but NULL where a = b", _nullif),
+    "greatest": OperationInfo("the greatest that is not NULL", _extreme),
+    "least": OperationInfo("the least that is not NULL", _extreme),
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -26,7 +26,7 @@ def _like(arguments: Sequence[Value], call: Call, rows: int) -> Value:
     if pattern is None:
         return pa.nulls(rows, pa.bool_())
     if call.operation == "ilike":
-        value, pattern = _change_case(value, str.lower, pc.utf8_lower), pattern.lower()
+        value, pattern = _change_case(value, lower=True), pattern.lower()
     literal = pattern.strip("%")
     if not any(mark in literal for mark in "%_\\"):
         if pattern == literal:
@@ -49,19 +49,11 @@ def _regular(arguments: Sequence[Value], call: Call, rows: int) -> Value:
     return call_text_function(call.operation, as_array(arguments[0], rows), *arguments[1:])
 
 
-def _change_case(value: pa.Array, python: Callable[[str], str], arrow: Callable[[pa.Array], pa.Array]) -> pa.Array:
+def _change_case(value: pa.Array, lower: bool) -> pa.Array:
     # Arrow maps one character to one; beyond ASCII a case may need two (ß to SS), which Python and Java know.
     if pc.all(pc.string_is_ascii(value)).as_py() in (True, None):
-        return arrow(value)
-    return per_distinct(python, value, pa.string())
-
-
-def _lower(arguments: Sequence[Value], call: Call, rows: int) -> Value:
-    return _change_case(arguments[0], str.lower, pc.utf8_lower)
-
-
-def _upper(arguments: Sequence[Value], call: Call, rows: int) -> Value:
-    return _change_case(arguments[0], str.upper, pc.utf8_upper)
+        return (pc.utf8_lower if lower else pc.utf8_upper)(value)
+    return per_distinct(str.lower if lower else str.upper, value, pa.string())
 
 
 def _length(arguments: Sequence[Value], call: Call, rows: int) -> Value:
@@ -95,8 +87,8 @@ TEXTS = {
     "like": OperationInfo("a LIKE 'pattern' with %, _ and backslash", _like),
     "ilike": OperationInfo("LIKE that ignores case", _like),
     "matches": OperationInfo("a SIMILAR TO pattern, which is a constant regular expression here", _matches),
-    "lower": OperationInfo("in lower case", _lower),
-    "upper": OperationInfo("in upper case", _upper),
+    "lower": OperationInfo("in lower case", lambda arguments, call, rows: _change_case(arguments[0], lower=True)),
+    "upper": OperationInfo("in upper case", lambda arguments, call, rows: _change_case(arguments[0], lower=False)),
     "length": OperationInfo("number of characters (bytes of a BINARY)", _length),
     "trim": OperationInfo("without spaces (or the given characters) at both ends", _trim),
     "substring": OperationInfo(

@@ -95,12 +95,10 @@ def with_nulls(values: npt.NDArray[Any], type_: pa.DataType, where: npt.NDArray[
     return pa.array(values, type_, mask=where)
 
 
-def row_by_row(
-    function: Callable[..., Any], arguments: Sequence[Value], type_: Type, rows: int, *, skip_nulls: bool = True
-) -> pa.Array:
-    """Apply a plain function per row: for decimals and other cases where exactness matters more than speed."""
+def row_by_row(function: Callable[..., Any], arguments: Sequence[Value], type_: Type, rows: int) -> pa.Array:
+    """Apply a plain function per row without a NULL: for decimals and cases where exactness matters more than speed."""
     columns = [as_array(a, rows).to_pylist() for a in arguments]
-    out = [None if skip_nulls and None in row else function(*row) for row in zip(*columns, strict=True)]
+    out = [None if None in row else function(*row) for row in zip(*columns, strict=True)]
     return pa.array(out, type_.to_arrow())
 
 

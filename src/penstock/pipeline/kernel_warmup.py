@@ -13,31 +13,25 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.expr.bits import bitmap_of_words, full
+from penstock.expr.bits import bitmap_of_words, full, list_rows
 from penstock.expr.expression import Call, Column, Expr, Literal
 from penstock.expr.factors import SHARE_FROM
 from penstock.expr.newest_times import newest_by_version, newest_passing
 from penstock.expr.predicate_index import PredicateIndex
-from penstock.expr.row_lists import list_rows
 from penstock.operators.aggregate.approximate.coarse_cells import coarsened
-from penstock.operators.aggregate.approximate.names import KINDS, approximate_name, make_approximate
-from penstock.operators.aggregate.partials.registry import PARTIALS
+from penstock.operators.aggregate.partials.registry import KINDS, PARTIALS, approximate_name, make_approximate
 from penstock.operators.aggregate.partials.slices import slice_rows
-from penstock.operators.aggregate.trees.folds import FANOUT
-from penstock.operators.aggregate.trees.totals import Kind
-from penstock.operators.aggregate.trees.tree import AggregateTree
-from penstock.operators.join.kernels.alive_versions import count_alive, earliest_births, pick_alive
+from penstock.operators.aggregate.trees.tree import FANOUT, AggregateTree, Kind
 from penstock.operators.join.kernels.bounds import close
-from penstock.operators.join.kernels.composite import RankedInequalities, as_inequality
 from penstock.operators.join.kernels.keys import key_numbers
-from penstock.operators.join.kernels.parts import parts_of
-from penstock.operators.join.kernels.probe import probe
+from penstock.operators.join.kernels.probe import ValueRanges, probe
 from penstock.operators.join.kernels.program import Slot, compile_condition
-from penstock.operators.join.kernels.refinement import set_bits
+from penstock.operators.join.kernels.refinement import RankedInequalities, as_inequality, set_bits
 from penstock.operators.join.kernels.runs import attach_run, build_run
-from penstock.operators.join.kernels.value_order import ValueRanges
-from penstock.operators.join.papers.ranges import against, match_ranges
+from penstock.operators.join.kernels.scan import against, match_ranges
+from penstock.operators.join.kernels.tables import count_alive, earliest_births, pick_alive
 from penstock.operators.join.papers.registry import ALGORITHMS
+from penstock.operators.join.papers.side_arrays import parts_of
 from penstock.operators.join.papers.sides import Counters, Side
 from penstock.streams.ingest import keys, rules
 from penstock.types import BIGINT, BOOLEAN, DOUBLE, INT, Type

@@ -9,8 +9,8 @@ from sqlglot import exp
 
 from penstock.expr.expression import Call, Column, Expr, Literal, UserCall
 from penstock.functions import OPERATIONS
-from penstock.functions.calendar_parts import UNITS
 from penstock.functions.regular_expressions import FUNCTIONS as TEXT_FUNCTIONS
+from penstock.functions.times import UNITS
 from penstock.sql.nodes import SIMILAR, Const, Hold, SampleCondition
 from penstock.sql.values import DURATION, external, type_of
 from penstock.types import BIGINT, BOOLEAN, DOUBLE, INT, TEXT, TIMESTAMP, Type

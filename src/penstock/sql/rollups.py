@@ -13,8 +13,7 @@ from penstock.catalog.rollup_records import RollupDefinition, Tier
 from penstock.errors import PenstockError, error, suggest
 from penstock.expr.expression import columns_of
 from penstock.expr.windows import EVERYTHING
-from penstock.operators.aggregate.approximate.names import KINDS
-from penstock.operators.aggregate.partials.registry import partial_for
+from penstock.operators.aggregate.partials.registry import KINDS, partial_for
 from penstock.sql.binding.context import BoundQuery
 from penstock.sql.kernel_expressions import NotCovered
 from penstock.sql.plan import AggregatePlan, aggregate_name

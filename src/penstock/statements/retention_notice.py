@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from penstock.catalog.model import Table
 from penstock.catalog.state import CatalogState
 from penstock.expr.windows import FOREVER, TimeWindow, Window
-from penstock.operators.aggregate.rollups.rollup_choice import find_match
+from penstock.operators.aggregate.rollups.rollup_read import find_match
 from penstock.sql.plan import Plan, looks_of
 from penstock.types import format_duration
 from penstock.views.standing_queries import StandingQueries

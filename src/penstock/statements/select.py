@@ -9,7 +9,7 @@ from penstock.catalog.system_columns import SYSTEM_TABLES
 from penstock.errors import error
 from penstock.operators.aggregate.rollups.once import answer_from_log
 from penstock.operators.aggregate.rollups.once import answer_once as answer_from_rollup
-from penstock.operators.aggregate.rollups.rollup_choice import find_match
+from penstock.operators.aggregate.rollups.rollup_read import find_match
 from penstock.operators.aggregate.trees.answer_columns import NotAnswered
 from penstock.operators.sparksql.evaluation_rows import Evaluation
 from penstock.sql import statements as st

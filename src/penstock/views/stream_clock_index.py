@@ -18,7 +18,7 @@ from penstock.catalog.state import CatalogState
 from penstock.expr.bits import pack
 from penstock.expr.expression import Expr
 from penstock.expr.newest_times import newest_passing
-from penstock.expr.static_masks import StaticMasks
+from penstock.expr.predicate_index import StaticMasks
 from penstock.views.query_state import NEVER
 
 NowKey: TypeAlias = tuple[int, Expr | None]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from penstock.operators.join.kernels import hot_keys
+from penstock.operators.join.kernels import keys
 from penstock.operators.join.steps import join_sharing, units
 from penstock.operators.join.steps.benefit import Benefit
 from tests.oracle.joins.making import SECOND, extended_by, span_text
@@ -75,8 +75,8 @@ class GroupStory(Story):
             patch.setattr(Benefit, "together", property(lambda _: self.random.random() < 0.7))
             patch.setattr(units, "SPREAD_ROWS", self.random.choice([1, 8, 20_000]))
             patch.setattr(units, "SPREAD_ROWS_WITHOUT_KEY", self.random.choice([1, 8, 200]))
-            patch.setattr(hot_keys, "_ENOUGH", self.random.choice([4, 5_000]))
-            patch.setattr(hot_keys, "_STRIPE", self.random.choice([1, 3, 4]))
+            patch.setattr(keys, "_ENOUGH", self.random.choice([4, 5_000]))
+            patch.setattr(keys, "_STRIPE", self.random.choice([1, 3, 4]))
             return super().cycle()
 
     def _filled_in(self, name: str, template: Template) -> Question:

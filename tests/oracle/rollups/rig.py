@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from penstock.clock import ManualClock
-from penstock.operators.aggregate.rollups import files, roll_up, tiers
+from penstock.operators.aggregate.rollups import files, keeper
 from penstock.operators.aggregate.rollups.once import answer_once
 from penstock.sql.parse import parse_select
 from penstock.sql.planning.one_shot import asked_once
@@ -46,9 +46,9 @@ class RollupRig(Rig):
         self.random = random.Random(seed)
         self._intervals = Intervals(snapshot_cycles=7, trim_cycles=3)
         # Steps, blocks and files as small as the story.
-        monkeypatch.setattr(tiers, "CELLS_PER_BLOCK", 3)
-        monkeypatch.setattr(roll_up, "STEP_ROWS", self.random.choice([5, 50, 1000]))
-        monkeypatch.setattr(roll_up, "FILES_PER_BLOCK", self.random.choice([1, 2, 4]))
+        monkeypatch.setattr(keeper, "CELLS_PER_BLOCK", 3)
+        monkeypatch.setattr(keeper, "STEP_ROWS", self.random.choice([5, 50, 1000]))
+        monkeypatch.setattr(keeper, "FILES_PER_BLOCK", self.random.choice([1, 2, 4]))
         self.folder, self.clock = folder, ManualClock(BEGAN_US)
         self.time = self.random.choice(["valid", "transaction"])
         self.rows, self.sensors, self.questions, self.watching = [], {}, {}, {}

@@ -10,10 +10,9 @@ import numpy as np
 
 from penstock.expr.expression import Call, Column, Expr, Literal
 from penstock.operators.aggregate.groups import Groups, Key
-from penstock.operators.aggregate.partials.bands import edges_of
 from penstock.operators.aggregate.partials.base import Ints, State
 from penstock.operators.aggregate.partials.cell_sums import CombinedCells, merge_combined
-from penstock.operators.aggregate.partials.correlated import INNER, PREFIX, Correlated
+from penstock.operators.aggregate.partials.correlated import INNER, PREFIX, Correlated, edges_of
 from penstock.operators.aggregate.shape import Measure, measure_of
 from penstock.sql.plan import AggregateCall, AggregatePlan, aggregate_name
 from penstock.types import BIGINT, BOOLEAN

@@ -10,7 +10,7 @@ import numpy as np
 from penstock.operators.aggregate import payload
 from penstock.operators.aggregate.approximate.base import Approximate
 from penstock.operators.aggregate.approximate.brackets import NONE, CellSum, look_approximately
-from penstock.operators.aggregate.approximate.store import cell_store
+from penstock.operators.aggregate.approximate.coarse_cells import cell_store
 from penstock.operators.aggregate.groups import Groups
 from penstock.operators.aggregate.partials.base import Ints
 from penstock.operators.aggregate.partials.cell_sums import CellRange, Panes, choose_cells, combine

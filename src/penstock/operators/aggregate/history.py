@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.catalog.model import TIME_COLUMN
+from penstock.expr.bits import set_bits
 from penstock.expr.predicate_index import PredicateIndex
-from penstock.expr.row_lists import set_bits
 from penstock.operators.aggregate.partials.base import Ints
 from penstock.operators.aggregate.shape import Family, Measure, columns_needed
 from penstock.operators.aggregate.slicer import Batch, SlicedFamily, slice_family

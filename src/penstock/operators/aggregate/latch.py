@@ -16,8 +16,7 @@ from penstock.expr.windows import FOREVER
 from penstock.operators.aggregate import payload
 from penstock.operators.aggregate.family import FamilyStore
 from penstock.operators.aggregate.partials.cell_sums import CombinedCells, combine
-from penstock.operators.aggregate.partials.cells import Cells, CellStore
-from penstock.operators.aggregate.partials.pieces import PieceStore
+from penstock.operators.aggregate.partials.cells import Cells, CellStore, PieceStore
 from penstock.operators.aggregate.shape import Measure
 from penstock.operators.aggregate.slicer import SlicedFamily
 from penstock.operators.base.ranges import Range, Ranges, outside

@@ -9,10 +9,9 @@ from functools import lru_cache
 import orjson
 
 from penstock.expr.expression import Expr, columns_of, is_static, to_json
-from penstock.operators.aggregate.approximate.names import approximate_name
 from penstock.operators.aggregate.partials.base import Partial
 from penstock.operators.aggregate.partials.cell_sums import Panes
-from penstock.operators.aggregate.partials.registry import make_partial, partial_for
+from penstock.operators.aggregate.partials.registry import approximate_name, make_partial, partial_for
 from penstock.sql.plan import AggregateCall, AggregatePlan
 
 SECOND_US = 1_000_000

@@ -14,8 +14,7 @@ from penstock.expr.evaluate import evaluate
 from penstock.expr.expression import columns_of
 from penstock.operators.aggregate.partials.base import Ints
 from penstock.operators.aggregate.partials.cells import Cells
-from penstock.operators.aggregate.partials.groups import number_groups
-from penstock.operators.aggregate.partials.slices import slice_rows
+from penstock.operators.aggregate.partials.slices import number_groups, slice_rows
 from penstock.operators.aggregate.shape import Family, Measure
 
 

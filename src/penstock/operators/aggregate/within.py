@@ -8,13 +8,11 @@ from dataclasses import replace
 import numpy as np
 
 from penstock.operators.aggregate.answer_cache import MOST, WithinStats
-from penstock.operators.aggregate.approximate.intervals import INTERVAL, as_one, row_by_row
-from penstock.operators.aggregate.approximate.within import Within
+from penstock.operators.aggregate.approximate.within import INTERVAL, Within, as_one, row_by_row
 from penstock.operators.aggregate.history import InPeriods, SliceRequest, ranges_with, slice_log
-from penstock.operators.aggregate.partials.bands import picked
 from penstock.operators.aggregate.partials.base import Ints
 from penstock.operators.aggregate.partials.cell_sums import CellRange, CombinedCells
-from penstock.operators.aggregate.partials.correlated import PREFIX, inner_of
+from penstock.operators.aggregate.partials.correlated import PREFIX, inner_of, picked
 from penstock.operators.aggregate.shape import Measure, family_of, measure_of
 from penstock.operators.aggregate.slicer import SlicedFamily
 from penstock.operators.base.log_reader import LogReader

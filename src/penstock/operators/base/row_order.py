@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.operators.aggregate.partials.groups import normal_key, number_groups
+from penstock.operators.aggregate.partials.slices import normal_key, number_groups
 from penstock.sql.plan.sorting import Sorted
 
 

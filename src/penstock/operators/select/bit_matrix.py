@@ -23,8 +23,7 @@ import orjson
 import pyarrow as pa
 from pyroaring import BitMap
 
-from penstock.expr.bits import Words, words_for
-from penstock.expr.row_lists import set_bits
+from penstock.expr.bits import Words, set_bits, words_for
 
 _MAGIC = 0x31_54_45_45_48_53_53_50
 _HEAD = 8

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 from pyroaring import BitMap
 
+from penstock.expr.bits import set_bits
 from penstock.expr.expression import columns_of
 from penstock.expr.predicate_index import PredicateIndex
-from penstock.expr.row_lists import set_bits
 from penstock.expr.windows import FOREVER
 from penstock.operators.base.blocks import BLOCK_ROWS, Blocks, size_of
 from penstock.operators.base.log_reader import TASK_ROWS, LogReader, LogSource, TimedPositions, no_rows, offsets_in

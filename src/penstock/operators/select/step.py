@@ -24,12 +24,10 @@ from penstock.cycle.folder import DataFolder
 from penstock.cycle.log_batch import LogBatch
 from penstock.cycle.result_rows import told
 from penstock.errors import PenstockError
-from penstock.expr.answer_matrix import Matrix
-from penstock.expr.bits import bitmap_of_words
+from penstock.expr.bits import bitmap_of_words, list_rows
 from penstock.expr.evaluate import Functions, evaluate
 from penstock.expr.expression import Expr, calls_user, columns_of
-from penstock.expr.predicate_index import PredicateIndex
-from penstock.expr.row_lists import list_rows
+from penstock.expr.predicate_index import Matrix, PredicateIndex
 from penstock.expr.windows import RowsWindow
 from penstock.operators.base.blocks import BLOCK_ROWS
 from penstock.operators.select.bit_matrix import BitMatrix, BitMatrixRef, write_matrix

@@ -8,9 +8,9 @@ from sqlglot import exp
 
 from penstock.catalog.model import Function
 from penstock.errors import PenstockError, error, suggest
-from penstock.functions.calendar_parts import UNITS
 from penstock.functions.regular_expressions import FUNCTIONS as TEXT_FUNCTIONS
 from penstock.functions.regular_expressions import check_pattern
+from penstock.functions.times import UNITS
 from penstock.sql import values
 from penstock.sql.binding.approximate import APPROXIMATE, ERROR_OF, bind_approximate
 from penstock.sql.binding.coercion import Bound, Coercion, name_of

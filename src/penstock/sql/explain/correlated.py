@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from penstock.expr.expression import Call, Expr, Literal
 from penstock.operators.aggregate.approximate.within import WITHIN
-from penstock.operators.aggregate.partials.bands import Edge, edges_of
-from penstock.operators.aggregate.partials.correlated import PREFIX
+from penstock.operators.aggregate.partials.correlated import PREFIX, Edge, edges_of
 from penstock.sql.explain.notation import show
 from penstock.sql.plan import AggregateCall, AggregatePlan
 

@@ -10,12 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from penstock.operators.aggregate.approximate import store as coarse
+from penstock.operators.aggregate.approximate import coarse_cells as coarse
 from penstock.operators.aggregate.approximate.brackets import CellSum, look_approximately
-from penstock.operators.aggregate.approximate.names import approximate_name, make_approximate
-from penstock.operators.aggregate.approximate.store import cell_store
+from penstock.operators.aggregate.approximate.coarse_cells import cell_store
 from penstock.operators.aggregate.partials.cell_sums import CellRange, CombinedCells, Panes, combine, merge_combined
 from penstock.operators.aggregate.partials.cells import Cells
+from penstock.operators.aggregate.partials.registry import approximate_name, make_approximate
 from penstock.operators.aggregate.partials.slices import slice_rows
 from penstock.types import BIGINT, DOUBLE, TEXT, Field, Type
 from tests.support.examples import seeds

@@ -13,7 +13,7 @@ import pytest
 
 from penstock.clock import format_timestamp
 from penstock.errors import PenstockError
-from penstock.operators.aggregate.approximate import store as coarse
+from penstock.operators.aggregate.approximate import coarse_cells as coarse
 from penstock.sql.plan import AggregatePlan, plan_from_json
 from penstock.views.standing_queries import Intervals
 from tests.support.pipe import Pipe

@@ -12,7 +12,7 @@ import pytest
 
 from penstock.clock import format_timestamp
 from penstock.errors import PenstockError
-from penstock.operators.aggregate.rollups import tiers
+from penstock.operators.aggregate.rollups import keeper
 from tests.support.pipe import Pipe
 
 HOUR_US = 3_600_000_000
@@ -52,7 +52,7 @@ def check(row: dict[str, Any], truth: list[tuple[float | None, str]]) -> None:
 def test_sketches_outlive_the_log_and_keep_their_promises(
     pipes: Callable[..., Pipe], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tiers, "CELLS_PER_BLOCK", 15)
+    monkeypatch.setattr(keeper, "CELLS_PER_BLOCK", 15)
     chance = random.Random(8)
     pipe = pipes()
     pipe.db.execute(

@@ -10,13 +10,20 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from penstock.operators.aggregate.approximate.intervals import beyond, order_keys, points_of, row_by_row, thinned
-from penstock.operators.aggregate.approximate.store import cell_store
-from penstock.operators.aggregate.approximate.within import WITHIN, Within, make_within, within_name
-from penstock.operators.aggregate.partials.bands import cuts_of, edges_of, picked
+from penstock.operators.aggregate.approximate.coarse_cells import cell_store
+from penstock.operators.aggregate.approximate.within import (
+    WITHIN,
+    Within,
+    beyond,
+    make_within,
+    points_of,
+    row_by_row,
+    thinned,
+    within_name,
+)
 from penstock.operators.aggregate.partials.cell_sums import combine
 from penstock.operators.aggregate.partials.cells import Cells
-from penstock.operators.aggregate.partials.correlated import Correlated
+from penstock.operators.aggregate.partials.correlated import Correlated, cuts_of, edges_of, order_keys, picked
 from penstock.operators.aggregate.partials.slices import slice_rows
 from penstock.types import BIGINT, BOOLEAN, DOUBLE
 from tests.support.examples import FAST, SOAK

@@ -9,12 +9,10 @@ import pyarrow as pa
 import pytest
 
 from penstock.operators.aggregate.partials.cells import CellStore
-from penstock.operators.aggregate.partials.composite import CompositePartial
-from penstock.operators.aggregate.partials.count import Count
-from penstock.operators.aggregate.partials.distinct import Distinct
-from penstock.operators.aggregate.partials.marks import LATEST, Marks, oldest
+from penstock.operators.aggregate.partials.composite import LATEST, CompositePartial, Marks, oldest
 from penstock.operators.aggregate.partials.slices import slice_rows
-from penstock.operators.aggregate.partials.total import Total
+from penstock.operators.aggregate.partials.sums import Count, Total
+from penstock.operators.aggregate.partials.value_lists import Distinct
 from penstock.types import BIGINT, DOUBLE
 
 

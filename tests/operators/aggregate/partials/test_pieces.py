@@ -7,8 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from penstock.operators.aggregate.partials.cells import Cells
-from penstock.operators.aggregate.partials.pieces import FINE, PieceStore
+from penstock.operators.aggregate.partials.cells import FINE, Cells, PieceStore
 from penstock.operators.aggregate.partials.registry import make_partial
 from penstock.types import DOUBLE
 

@@ -6,14 +6,14 @@ from collections.abc import Callable
 
 import pytest
 
-from penstock.operators.aggregate.rollups import tiers
+from penstock.operators.aggregate.rollups import keeper
 from tests.support.pipe import Pipe
 
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that a tier gives up a quarter of an hour at a time, and not four hours."""
-    monkeypatch.setattr(tiers, "CELLS_PER_BLOCK", 15)
+    monkeypatch.setattr(keeper, "CELLS_PER_BLOCK", 15)
 
 
 @pytest.fixture

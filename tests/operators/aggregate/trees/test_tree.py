@@ -10,9 +10,7 @@ import numpy as np
 import pytest
 
 from penstock.operators.aggregate.trees import tree as tree_module
-from penstock.operators.aggregate.trees.folds import FANOUT
-from penstock.operators.aggregate.trees.totals import Kind, Totals
-from penstock.operators.aggregate.trees.tree import AggregateTree
+from penstock.operators.aggregate.trees.tree import FANOUT, AggregateTree, Kind, Totals
 from tests.support.examples import seeds
 
 Row = tuple[int, int, Any]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from penstock.errors import PenstockError
-from penstock.operators.aggregate.trees import answer_trees
+from penstock.operators.aggregate.trees import on_demand
 from tests.support.asked_answers import World
 from tests.support.pipe import Pipe
 
@@ -36,7 +36,7 @@ def test_a_tree_goes_with_its_query_and_when_nobody_asks(seen: World, monkeypatc
     seen.push(1)
     seen.pipe.engine.cycle()
     assert len(trees(seen)) == 1
-    monkeypatch.setattr(answer_trees, "UNUSED_S", -1.0)
+    monkeypatch.setattr(on_demand, "UNUSED_S", -1.0)
     seen.push(1)
     seen.pipe.engine.cycle()
     assert not trees(seen)

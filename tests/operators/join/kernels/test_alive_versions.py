@@ -7,9 +7,15 @@ import pyarrow as pa
 import pytest
 
 from penstock.operators.join.kernels import tables as module
-from penstock.operators.join.kernels.alive_versions import count_alive, earliest_births, pick_alive
 from penstock.operators.join.kernels.combinations import Combinations
-from penstock.operators.join.kernels.tables import LookupTable, order_versions, with_table
+from penstock.operators.join.kernels.tables import (
+    LookupTable,
+    count_alive,
+    earliest_births,
+    order_versions,
+    pick_alive,
+    with_table,
+)
 
 ALIVE = 2**62
 

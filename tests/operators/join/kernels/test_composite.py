@@ -14,7 +14,7 @@ from hypothesis import strategies as some
 from bench.probes import composite_probes, separate_probes
 from penstock.expr.evaluate import evaluate_mask
 from penstock.expr.expression import Call, Column, Expr, Literal
-from penstock.operators.join.kernels.composite import RankedInequalities, as_inequality
+from penstock.operators.join.kernels.refinement import RankedInequalities, as_inequality
 from penstock.operators.join.kernels.weakest import shape, weakest
 from penstock.types import BOOLEAN, DOUBLE, INT
 

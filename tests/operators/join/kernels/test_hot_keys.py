@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from penstock.operators.join.kernels.hot_keys import hot_keys, shared_out
+from penstock.operators.join.kernels.keys import hot_keys, shared_out
 
 
 def test_a_key_with_half_of_a_parts_share_is_hot() -> None:

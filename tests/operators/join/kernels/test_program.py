@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from penstock.expr.evaluate import evaluate_mask
 from penstock.expr.expression import Call, Column, Expr, Literal, UserCall
 from penstock.operators.join.kernels.program import DEEPEST, Program, Slot, all_of, compile_condition
+from penstock.operators.join.kernels.scan import CHUNK, against, match_ranges
 from penstock.operators.join.papers.conditions import Conditions, flatten, holds
-from penstock.operators.join.papers.ranges import CHUNK, against, match_ranges
 from penstock.types import BIGINT, BOOLEAN, DOUBLE, INT, TEXT, TIMESTAMP, Type
 from tests.support.examples import examples
 

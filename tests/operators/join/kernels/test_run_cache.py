@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.operators.join.kernels import run_cache, runs
-from penstock.operators.join.kernels.lookups import by_key
+from penstock.operators.join.kernels.probe import by_key
 from penstock.operators.join.kernels.runs import Run, build_run, cut_below
 from penstock.operators.join.kernels.scan import doubles
 

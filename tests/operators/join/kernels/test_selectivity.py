@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.operators.join.kernels.selectivity import GUESS, Selectivity, selectivity_of
+from penstock.operators.join.kernels.step import GUESS, Selectivity, selectivity_of
 
 
 def test_what_was_seen_replaces_the_guess_and_follows_the_data() -> None:

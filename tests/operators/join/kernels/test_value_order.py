@@ -8,10 +8,10 @@ import pytest
 
 from penstock.expr.evaluate import evaluate_mask
 from penstock.expr.expression import Call, Column, Expr, Literal
-from penstock.operators.join.kernels import value_order
+from penstock.operators.join.kernels import probe
 from penstock.operators.join.kernels.combinations import Combinations
+from penstock.operators.join.kernels.probe import as_by_value, pick
 from penstock.operators.join.kernels.runs import Run, build_run
-from penstock.operators.join.kernels.value_order import as_by_value, pick
 from penstock.types import BIGINT, BOOLEAN, DOUBLE
 
 A, B = Column("a.v", DOUBLE), Column("b.v", DOUBLE)
@@ -31,8 +31,8 @@ def _run(seed: int, rows: int) -> Run:
 def test_what_is_picked_by_value_is_what_the_condition_says(
     operation: str, swapped: bool, pick_ns: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(value_order, "SORT_NS", 0.0)
-    monkeypatch.setattr(value_order, "PICK_NS", pick_ns)
+    monkeypatch.setattr(probe, "SORT_NS", 0.0)
+    monkeypatch.setattr(probe, "PICK_NS", pick_ns)
     condition = Call(operation, (A, MOVED) if swapped else (MOVED, A), BOOLEAN)
     by_value = as_by_value(condition, "b")
     assert by_value is not None and by_value.given == A

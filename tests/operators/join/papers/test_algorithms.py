@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 
 from bench.joins_baselines import BASELINES
 from penstock.expr.expression import Call, Column, Literal
-from penstock.operators.join.kernels import parts
 from penstock.operators.join.kernels.bounds import Bounds, close
 from penstock.operators.join.kernels.program import Slot, compile_condition
-from penstock.operators.join.papers import hash
+from penstock.operators.join.papers import registry, side_arrays
 from penstock.operators.join.papers.conditions import Conditions
 from penstock.operators.join.papers.registry import ALGORITHMS, Algorithm
 from penstock.operators.join.papers.sides import Counters, Side
@@ -155,8 +154,8 @@ def test_parts_by_key_find_what_the_whole_finds(monkeypatch: pytest.MonkeyPatch)
     expected = run(EVERY["nested_loop"], sides, bounds, Conditions((program,)))
     assert len(expected) > 100
     for rows in (1, 50, 10_000):
-        monkeypatch.setattr(parts, "ROWS_PER_PART", rows)
-        monkeypatch.setattr(hash, "ROWS_PER_PART", rows)
+        monkeypatch.setattr(side_arrays, "ROWS_PER_PART", rows)
+        monkeypatch.setattr(registry, "ROWS_PER_PART", rows)
         assert run(EVERY["hash"], sides, bounds, Conditions((program,))) == expected
 
 

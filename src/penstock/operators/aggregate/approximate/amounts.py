@@ -6,27 +6,20 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
-from penstock.operators.aggregate.approximate.base import CUT, Approximate, Brackets, Coarseness, Floats
-from penstock.operators.aggregate.partials.base import Ints, Numbers, State, Values
-from penstock.operators.aggregate.partials.double_double import add_pairs, add_rows
-from penstock.types import Type
+from penstock.operators.aggregate.approximate.base import CUT, Bracketed, Brackets, Floats
+from penstock.operators.aggregate.partials.base import ALL_KINDS, Ints, Numbers, State, Values
+from penstock.operators.aggregate.partials.sums import add_pairs, add_rows
 
 
-class ApproxCount(Approximate):
+class ApproxCount(Bracketed):
     """How many values there are, within `epsilon` of the truth, for certain."""
 
     name = "approx_count"
     functions = frozenset({"approx_count", "approx_count_error"})
-
-    def __init__(self, types: tuple[Type, ...], epsilon: float, coarseness: Coarseness) -> None:
-        super().__init__(types, epsilon, coarseness)
-        self.share = 1.5 * epsilon  # the value is in the middle of the bounds; whole numbers need a margin
-
-    @classmethod
-    def takes(cls, function: str, types: tuple[Type, ...]) -> bool:
-        return function in cls.functions and len(types) <= 1
+    kinds = ALL_KINDS
+    arguments = (0, 1)
+    share_of_error = 1.5  # the value is in the middle of the bounds; whole numbers need a margin
 
     def own(self) -> dict[str, tuple[Any, Any]]:
         return {"count": (np.int64, 0)}
@@ -37,33 +30,18 @@ class ApproxCount(Approximate):
     def join(self, state: State, at: Ints, other: State, prefix: str) -> None:
         np.add.at(state[prefix + "count"], at, other[prefix + "count"])
 
-    def weights(self, state: State) -> Floats:
-        return state["count"].astype(np.float64)
-
     def brackets(self, state: State) -> Brackets:
         lowers = state["count"].astype(np.float64)
         uppers = lowers + state[CUT + "count"]
         return Brackets(np.floor((lowers + uppers) / 2), lowers, uppers, np.ones(len(lowers), np.bool_))
 
-    def within(self, state: State) -> npt.NDArray[np.bool_]:
-        return self.brackets(state).within(self.epsilon)
 
-    def finish(self, function: str, state: State, type_: Type, parameter: Any = None) -> pa.Array:
-        found = self.brackets(state)
-        if function.endswith("_error"):
-            return pa.array(found.errors)
-        return pa.array(found.values.astype(np.int64)).cast(type_.to_arrow())
-
-
-class ApproxSum(Approximate):
+class ApproxSum(Bracketed):
     """A sum within `epsilon` of the sum of absolute values, for certain: positive and negative values are kept apart."""
 
     name = "approx_sum"
     functions = frozenset({"approx_sum", "approx_sum_error"})
-
-    def __init__(self, types: tuple[Type, ...], epsilon: float, coarseness: Coarseness) -> None:
-        super().__init__(types, epsilon, coarseness)
-        self.share = 1.5 * epsilon
+    share_of_error = 1.5
 
     def own(self) -> dict[str, tuple[Any, Any]]:
         sums = ("plus_high", "plus_low", "minus_high", "minus_low")
@@ -102,8 +80,3 @@ class ApproxSum(Approximate):
         nothing_cut = state[CUT + "count"] == 0
         good: npt.NDArray[np.bool_] = nothing_cut | (found.known & (found.errors <= self.epsilon * sure))
         return good
-
-    def finish(self, function: str, state: State, type_: Type, parameter: Any = None) -> pa.Array:
-        found = self.brackets(state)
-        values = found.errors if function.endswith("_error") else found.values
-        return pa.array(values, mask=~found.known, from_pandas=False)

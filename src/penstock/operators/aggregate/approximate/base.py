@@ -1,4 +1,4 @@
-"""The base of approximate partials: cells that may be cut, bounds, and a guaranteed error."""
+"""The base of approximate partials: cells that may be cut, bounds, a guaranteed error, and hashes of values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from penstock.expr.kernel import kernel
 from penstock.operators.aggregate.partials.base import Ints, Numbers, Partial, State, Values
+from penstock.operators.join.kernels.keys import key_numbers
 from penstock.types import Type
 
 Floats = npt.NDArray[np.float64]
@@ -61,13 +63,12 @@ class Approximate(Partial):
     """
 
     keeps_nulls = True
-    share: float = np.inf
-    """Two neighbours may become one while they weigh no more than this share of everything newer."""
-    bytes_fields: ClassVar[frozenset[str]] = frozenset()
+    share_of_error: ClassVar[float] = np.inf
+    """Two neighbours may become one while they weigh no more than so many times `epsilon` of everything newer."""
 
     def __init__(self, types: tuple[Type, ...], epsilon: float, coarseness: Coarseness) -> None:
         super().__init__(types)
-        self.epsilon, self.coarseness = epsilon, coarseness
+        self.epsilon, self.coarseness, self.share = epsilon, coarseness, self.share_of_error * epsilon
 
     @abstractmethod
     def own(self) -> dict[str, tuple[Any, Any]]:
@@ -85,9 +86,9 @@ class Approximate(Partial):
     def within(self, state: State) -> npt.NDArray[np.bool_]:
         """Which lines keep the guaranteed error, whichever rows of the cut cells are inside."""
 
-    @abstractmethod
     def weights(self, state: State) -> Floats:
         """How much a cell weighs beside others of its group."""
+        return state["count"].astype(np.float64)
 
     brackets_cut: ClassVar[bool] = True
 
@@ -101,9 +102,7 @@ class Approximate(Partial):
         if values.valid.all():
             self.take(state, values)
         else:
-            v = values.valid
-            numbers = tuple(n[v] for n in values.numbers)
-            self.take(state, Values(values.cells[v], numbers, values.times[v], values.positions[v], v[v]))
+            self.take(state, values.take(values.valid))
 
     def merge(self, state: State, at: Ints, other: State) -> None:
         np.maximum.at(state["newest"], at, other["newest"])
@@ -119,20 +118,53 @@ class Approximate(Partial):
             found[CUT + name] = state[name]
         return found
 
-    def to_arrow(self, name: str, field: Numbers) -> pa.Array:
-        if name.removeprefix(CUT) in self.bytes_fields:
-            return pa.array(field.tolist(), pa.large_binary())
-        return super().to_arrow(name, field)
-
     def nbytes(self, state: State) -> int:
-        held = [n for n in state if n.removeprefix(CUT) in self.bytes_fields]
-        return super().nbytes(state) + sum(len(data) + 33 for n in held for data in state[n] if data is not None)
+        return super().nbytes(state) + bytes_held(state)
 
 
-def per_cell(cells: Ints) -> list[tuple[int, Ints]]:
-    """Each cell that occurs, and where."""
-    if not len(cells):
-        return []
-    order = np.argsort(cells, kind="stable")
-    firsts = np.flatnonzero(np.append(True, np.diff(cells[order]) != 0))
-    return list(zip(cells[order[firsts]].tolist(), np.split(order, firsts[1:]), strict=True))
+class Bracketed(Approximate):
+    """An approximate partial whose value lies between bounds."""
+
+    @abstractmethod
+    def brackets(self, state: State) -> Brackets:
+        """The values of all cells."""
+
+    def within(self, state: State) -> npt.NDArray[np.bool_]:
+        return self.brackets(state).within(self.epsilon)
+
+    def finish(self, function: str, state: State, type_: Type, parameter: Any = None) -> pa.Array:
+        found = self.brackets(state)
+        if function.endswith("_error"):
+            return pa.array(found.errors, mask=~found.known, from_pandas=False)
+        values = found.values if type_.kind == "DOUBLE" else found.values.astype(np.int64)
+        return pa.array(values, mask=~found.known, from_pandas=False).cast(type_.to_arrow())
+
+
+def bytes_held(state: State) -> int:
+    """Memory of the objects of a state that holds bytes."""
+    objects = [field for field in state.values() if field.dtype == object]
+    return sum(len(data) + 33 for field in objects for data in field if data is not None)
+
+
+def hashes_of(values: pa.Array) -> Numbers:
+    """A hash per value, as int64."""
+    numbers, _ = key_numbers([values])
+    hashes: Numbers = mixed(numbers).view(np.int64)
+    return hashes
+
+
+@kernel
+def mixed(numbers: Ints) -> npt.NDArray[np.uint64]:
+    out = np.empty(len(numbers), np.uint64)
+    for i in range(len(numbers)):
+        out[i] = mix(np.uint64(numbers[i]))
+    return out
+
+
+@kernel
+def mix(number: np.uint64) -> np.uint64:
+    """One step of the SplitMix64 generator: every bit of the number moves every bit of the result."""
+    z = number + np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))

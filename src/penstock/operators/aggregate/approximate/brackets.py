@@ -16,7 +16,7 @@ from penstock.operators.aggregate.partials.cell_sums import (
     choose_cells,
     combine,
 )
-from penstock.operators.aggregate.partials.cells import Cells, no_cells
+from penstock.operators.aggregate.partials.cells import Cells, concat_cells, no_cells
 
 NONE = np.empty(0, np.int64)
 
@@ -60,7 +60,7 @@ def look_approximately(cells: Cells, partial: Approximate, look: CellRange, pane
     bad = np.unique(cut.groups[_touches(cut, rest)])
     cut = cut.take(~np.isin(cut.groups, bad))
     within = replace(cut, state=partial.restricted(cut.state, look.low))
-    lines = combine(together([others.take(chosen), within]), partial, panes)
+    lines = combine(concat_cells([others.take(chosen), within]), partial, panes)
     bad = np.union1d(bad, lines.groups[~partial.within(lines.state)])
     if not len(bad):
         return [CellSum(lines, rest, NONE)]
@@ -77,20 +77,3 @@ def _touches(cells: Cells, rest: UncoveredRows) -> np.ndarray:
     for low, high in rest.periods:
         found |= (cells.starts < high) & (cells.starts + cells.widths > low)
     return found
-
-
-def together(parts: list[Cells]) -> Cells:
-    """All cells of several."""
-
-    def column(name: str) -> Ints:
-        return np.concatenate([getattr(part, name) for part in parts])
-
-    return Cells(
-        column("starts"),
-        column("widths"),
-        column("groups"),
-        column("firsts"),
-        column("lasts"),
-        column("rows"),
-        {n: np.concatenate([part.state[n] for part in parts]) for n in parts[0].state},
-    )

@@ -1,17 +1,28 @@
-"""Merge old cells into wider ones: neighbours are merged while their weight is small beside all newer cells of their group.
+"""The store of an approximate measure: old cells are merged into wider ones.
 
-That is the rule of an exponential histogram, for any partial that merges: whatever BEGIN is, only the one cell that it cuts is
-uncertain, and it weighs at most `share` of what is inside. A group has about 2 / share * log(rows) cells.
+`coarsened` merges neighbours while their weight is small beside all newer cells of their group. That is the rule of an
+exponential histogram, for any partial that merges: whatever BEGIN is, only the one cell that it cuts is uncertain, and it
+weighs at most `share` of what is inside. A group has about 2 / share * log(rows) cells. `laddered` merges in steps: seconds
+become slots of 8 seconds, those of a minute, and so on. A merged bucket loses a little at every merge, so each row takes part
+in few of them: a slot is made once, when it is closed.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import numpy as np
 
 from penstock.expr.kernel import kernel
 from penstock.operators.aggregate.approximate.base import Approximate, Floats
+from penstock.operators.aggregate.approximate.within import Within
 from penstock.operators.aggregate.partials.base import Ints, Partial
-from penstock.operators.aggregate.partials.cells import Cells
+from penstock.operators.aggregate.partials.cells import Cells, CellStore, join_cells
+
+FEW = 256
+STEPS_US: tuple[int, ...] = tuple(8**step * 1_000_000 for step in range(1, 7))
+LONGEST_US = STEPS_US[-1]
+"""Three days: for windows whose beginning stays where it is."""
 
 
 def coarsened(cells: Cells, partial: Approximate) -> Cells:
@@ -31,23 +42,6 @@ def coarsened(cells: Cells, partial: Approximate) -> Cells:
     at = np.empty(len(order), np.int64)
     at[order] = labels
     return join_cells(cells, partial, at, count)
-
-
-def join_cells(cells: Cells, partial: Partial, at: Ints, count: int) -> Cells:
-    """Cell i becomes part of cell at[i] of `count`; none of those is of two groups."""
-    ends = cells.starts + cells.widths
-    starts, new_ends = np.full(count, np.iinfo(np.int64).max), np.full(count, np.iinfo(np.int64).min)
-    firsts, lasts = starts.copy(), new_ends.copy()
-    groups, rows = np.zeros(count, np.int64), np.zeros(count, np.int64)
-    np.minimum.at(starts, at, cells.starts)
-    np.maximum.at(new_ends, at, ends)
-    np.minimum.at(firsts, at, cells.firsts)
-    np.maximum.at(lasts, at, cells.lasts)
-    np.add.at(rows, at, cells.rows)
-    groups[at] = cells.groups
-    state = partial.empty(count)
-    partial.merge(state, at, cells.state)
-    return Cells(starts, new_ends - starts, groups, firsts, lasts, rows, state)
 
 
 def _same_slot(groups: Ints, slots: Ints, movable: np.ndarray) -> Ints:
@@ -80,3 +74,50 @@ def _light_neighbours(groups: Ints, weights: Floats, movable: np.ndarray, share:
             label += 1
         labels[i] = label
     return labels
+
+
+def laddered(cells: Cells, partial: Within) -> Cells:
+    """The same rows in fewer cells: those of one slot are one, in the widest slot that has passed and is not too wide."""
+    ends = cells.starts + cells.widths
+    closed_us = int(ends.max(initial=0)) - partial.asked.recent_us
+    # Alone in a slot of its own, until one is found.
+    slots = np.stack([cells.groups, np.zeros(len(cells), np.int64), np.arange(len(cells))])
+    for step in STEPS_US:
+        if step > partial.asked.top_us:
+            break
+        number = np.floor_divide(cells.starts, step)
+        passed = (number + 1) * step
+        inside = (ends <= passed) & (passed <= closed_us)
+        slots[1:, inside] = np.stack([np.full(len(cells), step), number])[:, inside]
+    found, at, counts = np.unique(slots, axis=1, return_inverse=True, return_counts=True)
+    joined = join_cells(cells, partial, at.ravel(), found.shape[1])
+    merged = np.flatnonzero(counts > 1)
+    state = {name: field[merged] for name, field in joined.state.items()}
+    partial.settle(state)
+    for name in ("pairs", "bag"):
+        joined.state[name][merged] = state[name]
+    return joined
+
+
+class CoarseCellStore(CellStore):
+    """A cell store that merges old cells whenever there are `growth` times as many cells as after the last merge."""
+
+    def __init__(self, partial: Partial, coarsen: Callable[[Cells], Cells], few: int, growth: float) -> None:
+        super().__init__(partial)
+        self._coarsen, self._few, self._growth = coarsen, few, growth
+        self._room = float(few)
+
+    def put(self, cells: Cells) -> None:
+        super().put(cells)
+        if len(self) > self._room:
+            self._keep(self._coarsen(self.view()))
+            self._room = self._growth * len(self) + self._few
+
+
+def cell_store(partial: Partial) -> CellStore:
+    if isinstance(partial, Approximate):
+        return CoarseCellStore(partial, lambda cells: coarsened(cells, partial), FEW, 2)
+    if isinstance(partial, Within):
+        # Its fine cells are large, so they are not left waiting.
+        return CoarseCellStore(partial, lambda cells: laddered(cells, partial), FEW // 8, 1)
+    return CellStore(partial)

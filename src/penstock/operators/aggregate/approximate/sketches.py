@@ -10,15 +10,23 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.operators.aggregate.approximate.base import CUT, Approximate, Coarseness, Floats, per_cell
-from penstock.operators.aggregate.partials.base import Ints, Numbers, State, Values
+from penstock.operators.aggregate.approximate.base import CUT, Approximate, Coarseness, Floats
+from penstock.operators.aggregate.partials.base import (
+    ARITHMETIC_KINDS,
+    Ints,
+    Numbers,
+    State,
+    Values,
+    parts_per_cell,
+    per_cell,
+)
 from penstock.types import Type
 
 
 class SketchPartial(Approximate):
     """`sketch` holds the values of the cell, `count` how many there are. Of cut cells only the count is known."""
 
-    bytes_fields = frozenset({"sketch"})
+    share_of_error = 0.5
 
     def own(self) -> dict[str, tuple[Any, Any]]:
         return {"count": (np.int64, 0), "sketch": (object, None)}
@@ -43,18 +51,13 @@ class SketchPartial(Approximate):
         np.add.at(state[prefix + "count"], at, other[prefix + "count"])
         if prefix == CUT:
             return
-        for cell, rows in per_cell(at):
-            parts = [data for data in [state["sketch"][cell], *other["sketch"][rows]] if data is not None]
-            if parts:
-                state["sketch"][cell] = parts[0] if len(parts) == 1 else self.joined(parts)
+        for cell, parts in parts_per_cell(state["sketch"], at, other["sketch"]):
+            state["sketch"][cell] = parts[0] if len(parts) == 1 else self.joined(parts)
 
     def restricted(self, state: State, low: int) -> State:
         found = super().restricted(state, low)
         found[CUT + "sketch"][:] = None
         return found
-
-    def weights(self, state: State) -> Floats:
-        return state["count"].astype(np.float64)
 
     def loose(self, state: State) -> Floats:
         """The share of the rows that may or may not be inside."""
@@ -77,7 +80,6 @@ class ApproxPercentile(SketchPartial):
 
     def __init__(self, types: tuple[Type, ...], epsilon: float, coarseness: Coarseness) -> None:
         super().__init__(types, epsilon, coarseness)
-        self.share = epsilon / 2
         self.size = next(size for size in _SIZES if _rank_error(size) <= epsilon / 2)
 
     def convert(self, values: pa.Array) -> Numbers:
@@ -133,17 +135,13 @@ class ApproxTopK(SketchPartial):
 
     name = "approx_top_k"
     functions = frozenset({"approx_top_k", "approx_top_k_error"})
+    kinds = ARITHMETIC_KINDS | {"TEXT"}
 
     def __init__(self, types: tuple[Type, ...], epsilon: float, coarseness: Coarseness) -> None:
         super().__init__(types, epsilon, coarseness)
-        self.share = epsilon / 2
         self.log_size = max(4, int(np.ceil(np.log2(3.5 / (epsilon / 2)))))
         kind = "text" if types[0].kind == "TEXT" else "real" if types[0].kind == "DOUBLE" else "whole"
         self.serializer = _SERIALIZERS[kind]()
-
-    @classmethod
-    def takes(cls, function: str, types: tuple[Type, ...]) -> bool:
-        return function in cls.functions and len(types) == 1 and types[0].kind in ("INT", "BIGINT", "DOUBLE", "TEXT")
 
     def convert(self, values: pa.Array) -> Numbers:
         if not pa.types.is_string(values.type):

@@ -1,4 +1,9 @@
-"""WITHIN n PERCENT: a correlated aggregate in buckets per cell, with lower and upper bounds that hold for certain."""
+"""WITHIN n PERCENT: a correlated aggregate in buckets per cell, with lower and upper bounds that hold for certain.
+
+The buckets are weighted closed intervals of a number line, which give certain bounds of the weight beyond any cut. To merge two
+cells, their intervals are put together, overlapping or not, and none is ever cut. So no weight is made or lost, and only the
+intervals that contain the cut are uncertain.
+"""
 
 from __future__ import annotations
 
@@ -6,23 +11,22 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.operators.aggregate.approximate.base import Brackets, per_cell
-from penstock.operators.aggregate.approximate.intervals import (
-    INTERVAL,
-    Bag,
-    as_one,
-    beyond,
-    points_of,
-    row_by_row,
-    thinned,
-)
-from penstock.operators.aggregate.partials.bands import Edges, cuts_of, edges_of
-from penstock.operators.aggregate.partials.base import Ints, Numbers, State, Values
-from penstock.operators.aggregate.partials.correlated import Correlated, inner_of
+from penstock.operators.aggregate.approximate.base import Brackets, bytes_held
+from penstock.operators.aggregate.partials.base import Ints, Numbers, State, Values, parts_per_cell
+from penstock.operators.aggregate.partials.correlated import Correlated, Edges, cuts_of, edges_of, inner_of, order_keys
 from penstock.types import BIGINT, Type
 
+Bag = Numbers
+"""An array of INTERVAL."""
+Floats = npt.NDArray[np.float64]
+Mask = npt.NDArray[np.bool_]
+
+INTERVAL = np.dtype(
+    [("low", np.int64), ("high", np.int64), ("count", np.int64), ("plus", np.float64), ("minus", np.float64)]
+)
 WITHIN = "correlated_within"
 _EVENLY = 40
 """Of what a mean picks, no bucket has more than its share if that is a fortieth of all rows or more."""
@@ -54,10 +58,6 @@ class Within(Correlated):
         super().__init__(types)
         self.asked = asked
 
-    @classmethod
-    def takes(cls, function: str, types: tuple[Type, ...]) -> bool:
-        return function.startswith(WITHIN + " ") and len(types) == 4
-
     def fields(self) -> dict[str, tuple[Any, Any]]:
         return {**super().fields(), "bag": (object, None)}
 
@@ -67,9 +67,8 @@ class Within(Correlated):
 
     def merge(self, state: State, at: Ints, other: State) -> None:
         super().merge(state, at, other)
-        for cell, rows in per_cell(at):
-            parts = [data for data in [state["bag"][cell], *other["bag"][rows]] if data]
-            state["bag"][cell] = b"".join(parts) or None
+        for cell, parts in parts_per_cell(state["bag"], at, other["bag"]):
+            state["bag"][cell] = b"".join(parts)
 
     def settle(self, state: State) -> None:
         """Buckets instead of rows where that takes less memory, and fewer of them where cells were merged."""
@@ -142,12 +141,8 @@ class Within(Correlated):
         values = found.lowers if say == "lower" else found.uppers if say == "upper" else found.values
         return pa.array(values, mask=~found.known, from_pandas=False).cast(type_.to_arrow())
 
-    def to_arrow(self, name: str, field: Numbers) -> pa.Array:
-        return pa.array(field.tolist(), pa.large_binary()) if name == "bag" else super().to_arrow(name, field)
-
     def nbytes(self, state: State) -> int:
-        held = sum(len(data) + 33 for name in ("bag", "pairs") for data in state[name] if data)
-        return sum(field.nbytes for field in state.values()) + held
+        return sum(field.nbytes for field in state.values()) + bytes_held(state)
 
     def kept(self, state: State) -> int:
         return 0
@@ -183,3 +178,69 @@ def within_name(function: str, parameters: tuple[float, ...]) -> str:
 def make_within(name: str, types: tuple[Type, ...]) -> Within:
     _, inner, *edges, epsilon, top, recent = name.split(" ")
     return Within(types, Asked(inner, edges_of(edges), float(epsilon), int(top), int(recent)))
+
+
+def points_of(x: Numbers, y: Floats) -> Bag:
+    """One interval per distinct x, as short as can be, with the rows and the y of either sign that it has."""
+    rows = row_by_row(x, y)
+    rows = rows[np.argsort(rows["low"], kind="stable")]
+    return _summed(rows, rows["low"])
+
+
+def row_by_row(x: Numbers, y: Floats) -> Bag:
+    """One for each row."""
+    found = np.empty(len(x), INTERVAL)
+    found["low"] = found["high"] = order_keys(x)
+    found["count"], found["plus"], found["minus"] = 1, np.where(y < 0, 0.0, y), np.where(y < 0, -y, 0.0)
+    return found
+
+
+def beyond(bag: Bag, key: int, comparison: str) -> tuple[Mask, Mask]:
+    """Which intervals lie as a whole on the requested side of a value, and which lie there at least in part."""
+    low, high = bag["low"], bag["high"]
+    if comparison == "ge":
+        return low >= key, high >= key
+    if comparison == "gt":
+        return low > key, high > key
+    if comparison == "lt":
+        return high < key, low < key
+    return high <= key, low <= key
+
+
+def thinned(bag: Bag, comparison: str, epsilon: float, evenly: float = np.inf) -> Bag:
+    """Merge neighbours while no bucket has more rows than `epsilon` of all rows further on the requested side.
+
+    So a cut anywhere leaves a doubt of about `epsilon` of the rows beyond it. Buckets may also have one of `evenly` parts of
+    all rows, where cuts are not expected among the outermost rows. A larger single bucket stays as it is.
+    """
+    above = comparison in ("ge", "gt")
+    order = np.lexsort((bag["high"], bag["low"]))
+    bag = bag[order[::-1] if above else order]
+    counts = bag["count"].astype(np.float64)
+    further = np.cumsum(counts) - counts
+    least = max(1.0, counts.sum() / evenly)
+    heavy = counts > np.maximum(least, epsilon * further)
+    # How many buckets of the allowed size lie further: `least` rows each at first, then growing with what they add up to.
+    even = least / epsilon
+    numbers = np.floor(np.minimum(further, even) / least + np.log(np.maximum(further / even, 1.0)) / epsilon)
+    # A new number also at and behind what stays alone.
+    numbers = numbers.astype(np.int64) + 2 * np.cumsum(heavy) - heavy
+    return _summed(bag, numbers)
+
+
+def as_one(bag: Bag) -> Bag:
+    """All of it as one interval."""
+    return bag if len(bag) < 2 else _summed(bag, np.zeros(len(bag), np.int64))
+
+
+def _summed(bag: Bag, numbers: Ints) -> Bag:
+    """One interval for each run of equal numbers."""
+    if not len(numbers):
+        return np.empty(0, INTERVAL)
+    begins = np.flatnonzero(np.append(True, np.diff(numbers) != 0))
+    found = np.empty(len(begins), INTERVAL)
+    found["low"] = np.minimum.reduceat(bag["low"], begins)
+    found["high"] = np.maximum.reduceat(bag["high"], begins)
+    for name in ("count", "plus", "minus"):
+        found[name] = np.add.reduceat(bag[name], begins)
+    return found

@@ -23,7 +23,7 @@ from penstock.operators.aggregate.partials.cell_sums import (
     combine,
 )
 from penstock.operators.aggregate.partials.cells import CellStore
-from penstock.operators.aggregate.partials.marks import LATEST, oldest
+from penstock.operators.aggregate.partials.composite import LATEST, oldest
 from penstock.sql.plan import AggregatePlan
 
 FEW_GROUPS = 1000

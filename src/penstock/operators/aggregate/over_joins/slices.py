@@ -14,10 +14,8 @@ from penstock.operators.aggregate.groups import Key
 from penstock.operators.aggregate.partials.base import Ints
 from penstock.operators.aggregate.partials.cell_sums import Panes
 from penstock.operators.aggregate.partials.cells import Cells
-from penstock.operators.aggregate.partials.composite import CompositePartial
-from penstock.operators.aggregate.partials.groups import number_groups
-from penstock.operators.aggregate.partials.marks import Marks
-from penstock.operators.aggregate.partials.slices import slice_rows
+from penstock.operators.aggregate.partials.composite import CompositePartial, Marks
+from penstock.operators.aggregate.partials.slices import number_groups, slice_rows
 from penstock.operators.aggregate.shape import SECOND_US, measures_of
 from penstock.sql.plan import AggregatePlan
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
 
@@ -16,6 +17,13 @@ Ints: TypeAlias = npt.NDArray[np.int64]
 Numbers: TypeAlias = npt.NDArray[Any]
 State: TypeAlias = dict[str, Numbers]
 """The partials of many cells: one array per field."""
+ARITHMETIC_KINDS = frozenset({"INT", "BIGINT", "DOUBLE"})
+NUMBER_KINDS = ARITHMETIC_KINDS | {"TIMESTAMP", "BOOLEAN"}
+"""The types whose values are machine numbers."""
+OBJECT_KINDS = frozenset({"TEXT", "DECIMAL", "BINARY"})
+"""The types whose values are Python objects, which can be compared."""
+SCALAR_KINDS = NUMBER_KINDS | OBJECT_KINDS
+ALL_KINDS = SCALAR_KINDS | {"ARRAY", "STRUCT"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +38,10 @@ class Values:
     times: Ints
     positions: Ints
     valid: npt.NDArray[np.bool_]
+
+    def take(self, rows: Numbers) -> Values:
+        numbers = tuple(n[rows] for n in self.numbers)
+        return Values(self.cells[rows], numbers, self.times[rows], self.positions[rows], self.valid[rows])
 
 
 class Mergeable(ABC):
@@ -51,7 +63,9 @@ class Mergeable(ABC):
         return {name: np.full(count, nothing, dtype) for name, (dtype, nothing) in self.fields().items()}
 
     def to_arrow(self, name: str, field: Numbers) -> pa.Array:
-        """A field as it travels."""
+        """A field as it travels. Objects are bytes, unless a partial says otherwise."""
+        if field.dtype == object:
+            return pa.array(field.tolist(), pa.large_binary())
         return pa.array(field, from_pandas=False)
 
     def from_arrow(self, name: str, column: pa.Array) -> Numbers:
@@ -85,6 +99,9 @@ class Partial(Accumulator):
 
     name: ClassVar[str]
     functions: ClassVar[frozenset[str]]
+    kinds: ClassVar[frozenset[str]] = ARITHMETIC_KINDS
+    arguments: ClassVar[tuple[int, ...]] = (1,)
+    """How many arguments its functions may have, all of its kinds."""
 
     def __init__(self, types: tuple[Type, ...]) -> None:
         self.types = types
@@ -92,7 +109,8 @@ class Partial(Accumulator):
     @classmethod
     def takes(cls, function: str, types: tuple[Type, ...]) -> bool:
         """Whether it gives the value of a function with arguments of these types."""
-        return function in cls.functions and all(t.kind in ("INT", "BIGINT", "DOUBLE") for t in types)
+        fits = len(types) in cls.arguments and all(t.kind in cls.kinds for t in types)
+        return function in cls.functions and fits
 
     @property
     def whole(self) -> bool:
@@ -102,6 +120,26 @@ class Partial(Accumulator):
     @abstractmethod
     def finish(self, function: str, state: State, type_: Type, parameter: Any = None) -> pa.Array:
         """The value per cell, NULL where there is none. `parameter`: a call's parameter beside its arguments."""
+
+
+def per_cell(cells: Ints, column: Numbers | None = None) -> list[tuple[int, Numbers]]:
+    """Each cell that occurs, and its values of a column, or where it occurs."""
+    if not len(cells):
+        return []
+    order = np.argsort(cells, kind="stable")
+    firsts = np.flatnonzero(np.append(True, np.diff(cells[order]) != 0))
+    parts = np.split(order if column is None else column[order], firsts[1:])
+    return list(zip(cells[order[firsts]].tolist(), parts, strict=True))
+
+
+def parts_per_cell(own: Numbers, at: Ints, other: Numbers) -> Iterator[tuple[int, list[Any]]]:
+    """Each cell that takes objects in, with all that it will stand for: its own, if any, and then the others."""
+    new: dict[int, list[Any]] = {}
+    for cell, part in zip(at.tolist(), other.tolist(), strict=True):
+        if part is not None:
+            new.setdefault(cell, []).append(part)
+    for cell, parts in new.items():
+        yield cell, parts if own[cell] is None else [own[cell], *parts]
 
 
 def numbers_of(values: pa.Array) -> Numbers:

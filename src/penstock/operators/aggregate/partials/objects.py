@@ -10,8 +10,6 @@ import pyarrow as pa
 
 from penstock.operators.aggregate.partials.base import Numbers
 
-KINDS = frozenset({"TEXT", "DECIMAL", "BINARY"})
-
 # Memory is asked for at each cycle: of many cells some speak for all, always the same and in no step that cells could keep.
 _LOOKED_AT = 256
 _SPREAD = np.random.default_rng(20).random(_LOOKED_AT)

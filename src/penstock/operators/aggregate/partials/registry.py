@@ -1,23 +1,19 @@
-"""The partial of each aggregate function."""
+"""The partial of each aggregate function. The name of an approximate one has all of its parameters, so it identifies a measure."""
 
 from __future__ import annotations
 
-from penstock.operators.aggregate.approximate.names import approximate_for, make_approximate
-from penstock.operators.aggregate.approximate.within import WITHIN, make_within
+from penstock.operators.aggregate.approximate.amounts import ApproxCount, ApproxSum
+from penstock.operators.aggregate.approximate.base import Approximate, Coarseness
+from penstock.operators.aggregate.approximate.distinct import ApproxDistinct
+from penstock.operators.aggregate.approximate.norm import ApproxNorm
+from penstock.operators.aggregate.approximate.sketches import ApproxPercentile, ApproxTopK
+from penstock.operators.aggregate.approximate.within import WITHIN, Within, make_within, within_name
 from penstock.operators.aggregate.partials.base import Partial
 from penstock.operators.aggregate.partials.correlated import Correlated
-from penstock.operators.aggregate.partials.count import Count
-from penstock.operators.aggregate.partials.decimals import DecimalTotal
-from penstock.operators.aggregate.partials.distinct import Distinct
-from penstock.operators.aggregate.partials.ends import Ends
-from penstock.operators.aggregate.partials.extremes import Extremes
-from penstock.operators.aggregate.partials.moments import Moments
-from penstock.operators.aggregate.partials.object_ends import ObjectEnds
-from penstock.operators.aggregate.partials.object_extremes import OrderedExtremes
-from penstock.operators.aggregate.partials.pairs import Pairs
-from penstock.operators.aggregate.partials.percentile import Percentile
-from penstock.operators.aggregate.partials.time_weighted import TimeWeighted
-from penstock.operators.aggregate.partials.total import Total
+from penstock.operators.aggregate.partials.ends import Ends, ObjectEnds
+from penstock.operators.aggregate.partials.extremes import Extremes, OrderedExtremes
+from penstock.operators.aggregate.partials.sums import Count, DecimalTotal, Moments, Pairs, Total
+from penstock.operators.aggregate.partials.value_lists import Distinct, Percentile, TimeWeighted
 from penstock.types import Type
 
 PARTIALS: tuple[type[Partial], ...] = (
@@ -37,3 +33,50 @@ def make_partial(name: str, types: tuple[Type, ...]) -> Partial:
     if name.startswith(WITHIN + " "):
         return make_within(name, types)
     return _BY_NAME[name](types) if name in _BY_NAME else make_approximate(name, types)
+
+
+KINDS: dict[str, type[Approximate]] = {
+    kind.name: kind for kind in (ApproxCount, ApproxSum, ApproxDistinct, ApproxPercentile, ApproxTopK, ApproxNorm)
+}
+
+
+def approximate_for(function: str, types: tuple[Type, ...]) -> str | None:
+    """The kind that covers a function of arguments of these types."""
+    kinds: tuple[type[Partial], ...] = (*KINDS.values(), Within)
+    return next((kind.name for kind in kinds if kind.takes(function, types)), None)
+
+
+def approximate_name(kind: str, parameters: tuple[float, ...], function: str = "") -> str:
+    """`parameters`: what `finish` needs, the error, the pane and the recent time in microseconds."""
+    if kind == WITHIN:
+        return within_name(function, parameters)
+    special, epsilon, pane, recent = parameters
+    rest = f" p={special!r}" if kind == ApproxNorm.name else ""
+    return f"{kind} epsilon={epsilon!r} pane={int(pane)} recent={int(recent)}{rest}"
+
+
+def stands_for(kept: str, asked: str) -> bool:
+    """Whether whole cells of one partial can be added to those of another, and the other's promise holds.
+
+    Counts and sums are exact while nothing is cut, and sketches of DataSketches merge in any size; bitmaps and p-stable
+    numbers have to be as many.
+    """
+    (kind, *mine), (other, *theirs) = kept.split(" "), asked.split(" ")
+    if kind != other or kind not in KINDS:
+        return False
+    if kind in (ApproxCount.name, ApproxSum.name):
+        return True
+    has, wants = (dict(part.split("=") for part in said) for said in (mine, theirs))
+    if kind in (ApproxPercentile.name, ApproxTopK.name):
+        return float(has["epsilon"]) <= float(wants["epsilon"])
+    return has["epsilon"] == wants["epsilon"] and has.get("p") == wants.get("p")
+
+
+def make_approximate(name: str, types: tuple[Type, ...]) -> Approximate:
+    kind, *said = name.split(" ")
+    given = dict(part.split("=") for part in said)
+    coarseness = Coarseness(int(given["pane"]), int(given["recent"]))
+    epsilon = float(given["epsilon"])
+    if kind == ApproxNorm.name:
+        return ApproxNorm(types, epsilon, coarseness, float(given["p"]))
+    return KINDS[kind](types, epsilon, coarseness)

@@ -1,14 +1,27 @@
-"""Partials that keep values one by one: a cell holds an array of them, as long as it has to be."""
+"""Aggregates that keep values one by one: DISTINCT, percentiles, MODE and TWA. A cell holds an array, as long as it has to be."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
+import math
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from penstock.operators.aggregate.partials.base import Ints, Numbers, Partial, State, Values
+from penstock.operators.aggregate.partials.base import (
+    ARITHMETIC_KINDS,
+    OBJECT_KINDS,
+    SCALAR_KINDS,
+    Ints,
+    Numbers,
+    Partial,
+    State,
+    Values,
+    parts_per_cell,
+    per_cell,
+)
+from penstock.operators.aggregate.partials.objects import item_bytes, objects_of
+from penstock.types import Type
 
 
 class ValueLists(Partial):
@@ -20,35 +33,25 @@ class ValueLists(Partial):
     def fields(self) -> dict[str, tuple[Any, Any]]:
         return {"size": (np.int64, 0), "values": (object, None)}
 
-    @abstractmethod
     def joined(self, parts: list[Numbers]) -> Numbers:
         """What a cell keeps of the rows of several."""
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def column(self, values: Values) -> Numbers:
         """What is kept of each row."""
         return values.numbers[0]
 
     def add(self, state: State, values: Values) -> None:
-        order = np.argsort(values.cells, kind="stable")
-        cells, column = values.cells[order], self.column(values)[order]
-        firsts = np.flatnonzero(np.append(True, cells[1:] != cells[:-1])) if len(cells) else cells
-        for cell, part in zip(cells[firsts].tolist(), np.split(column, firsts[1:]), strict=True) if len(cells) else ():
-            self._take(state, cell, [part])
+        for cell, part in per_cell(values.cells, self.column(values)):
+            known = state["values"][cell]
+            self._keep(state, cell, [part] if known is None else [known, part])
 
     def merge(self, state: State, at: Ints, other: State) -> None:
-        order = np.argsort(at, kind="stable")
-        parts: list[Numbers] = []
-        for place, i in enumerate(order.tolist()):
-            if other["values"][i] is not None:
-                parts.append(other["values"][i])
-            last = place + 1 == len(order) or at[order[place + 1]] != at[i]
-            if last and parts:
-                self._take(state, int(at[i]), parts)
-                parts = []
+        for cell, parts in parts_per_cell(state["values"], at, other["values"]):
+            self._keep(state, cell, parts)
 
-    def _take(self, state: State, cell: int, parts: list[Numbers]) -> None:
-        known = state["values"][cell]
-        kept = self.joined(parts if known is None else [known, *parts])
+    def _keep(self, state: State, cell: int, parts: list[Numbers]) -> None:
+        kept = self.joined(parts)
         state["values"][cell], state["size"][cell] = kept, len(kept)
 
     def item_type(self) -> pa.DataType:
@@ -85,3 +88,155 @@ class ValueLists(Partial):
 
     def kept(self, state: State) -> int:
         return int(state["size"].sum())
+
+
+class Distinct(ValueLists):
+    """Every value once. NaNs are equal, and so are both zeros, as in GROUP BY."""
+
+    name = "distinct"
+    functions = frozenset({"count_distinct", "sum_distinct", "avg_distinct"})
+
+    @classmethod
+    def takes(cls, function: str, types: tuple[Type, ...]) -> bool:
+        kinds = SCALAR_KINDS if function == "count_distinct" else ARITHMETIC_KINDS
+        return function in cls.functions and len(types) == 1 and types[0].kind in kinds
+
+    @property
+    def _objects(self) -> bool:
+        return self.types[0].kind in OBJECT_KINDS
+
+    def convert(self, values: pa.Array) -> Numbers:
+        if self._objects:
+            return objects_of(values)
+        numbers = super().convert(values)
+        return numbers if self.whole else numbers + 0.0  # -0.0 + 0.0 is 0.0
+
+    def joined(self, parts: list[Numbers]) -> Numbers:
+        if self._objects:
+            found = set().union(*parts)
+            kept: Numbers = np.empty(len(found), object)
+            kept[:] = list(found)
+            return kept
+        return np.unique(np.concatenate(parts))
+
+    def item_type(self) -> pa.DataType:
+        return self.types[0].to_arrow() if self._objects else super().item_type()
+
+    def items_of(self, flat: pa.Array) -> Numbers:
+        return objects_of(flat) if self._objects else super().items_of(flat)
+
+    def nbytes(self, state: State) -> int:
+        return super().nbytes(state) + (item_bytes(state["values"]) if self._objects else 0)
+
+    def finish(self, function: str, state: State, type_: Type, parameter: Any = None) -> pa.Array:
+        if function == "count_distinct":
+            return pa.array(state["size"]).cast(type_.to_arrow())
+        sums = [None if part is None else _exact_sum(part.tolist()) for part in state["values"]]
+        if function == "avg_distinct":
+            sums = [None if s is None else s / n for s, n in zip(sums, state["size"].tolist(), strict=True)]
+        elif self.whole:
+            sums = [None if s is None else (s + 2**63) % 2**64 - 2**63 for s in sums]  # it wraps around, as SUM does
+        return pa.array(sums, type_.to_arrow(), from_pandas=False)
+
+
+def _exact_sum(values: list[Any]) -> Any:
+    if isinstance(values[0], int):
+        return sum(values)
+    return math.fsum(values) if all(map(math.isfinite, values)) else sum(values)
+
+
+class Percentile(ValueLists):
+    """All values. NaN is above every number."""
+
+    name = "values"
+    functions = frozenset({"percentile", "percentile_disc", "percentile_disc_desc", "mode", "mode_desc"})
+
+    def finish(self, function: str, state: State, type_: Type, parameter: Any = None) -> pa.Array:
+        found = [None if part is None else _say(function, part, parameter) for part in state["values"]]
+        return pa.array(found, type_.to_arrow(), from_pandas=False)
+
+
+def _say(function: str, values: Numbers, fraction: Any) -> Any:
+    if function == "percentile":
+        return percentile(values, fraction)
+    backwards = function.endswith("_desc")
+    return mode(values, backwards) if function.startswith("mode") else percentile_disc(values, fraction, backwards)
+
+
+def percentile(values: Numbers, fraction: float) -> float:
+    """The value at a fraction of the way from the first to the last in order; between two of them in proportion."""
+    place = (len(values) - 1) * fraction
+    low, high = math.floor(place), math.ceil(place)
+    ordered = np.partition(values, (low, high))
+    below, above = float(ordered[low]), float(ordered[high])
+    return below if low == high or below == above else (high - place) * below + (place - low) * above
+
+
+def percentile_disc(values: Numbers, fraction: float, backwards: bool) -> Any:
+    """The first value in order at which that fraction of the values, or more, has been seen."""
+    rank = max(1, math.ceil(len(values) * fraction))
+    place = len(values) - rank if backwards else rank - 1
+    return np.partition(values, place)[place].item() + 0  # both zeros are one
+
+
+def mode(values: Numbers, last: bool) -> Any:
+    """The most frequent value, of several the first in order, or the last."""
+    known, counts = np.unique(values, return_counts=True)
+    found = np.flatnonzero(counts == counts.max())
+    return known[found[-1 if last else 0]].item() + 0
+
+
+_PARTS = 3  # ts, position, value: all of them fit into a double
+
+
+class TimeWeighted(ValueLists):
+    """Every reading with its time: a late one may come between any two, and both parts of a slice may interleave."""
+
+    name = "weighted"
+    functions = frozenset({"twa"})
+
+    def item_type(self) -> pa.DataType:
+        return pa.float64()
+
+    def column(self, values: Values) -> Numbers:
+        parts = (values.times, values.positions, values.numbers[0])
+        return np.stack([part.astype(np.float64) for part in parts], axis=1)
+
+    def to_arrow(self, name: str, field: Numbers) -> pa.Array:
+        if name != "values":
+            return super().to_arrow(name, field)
+        flat: Numbers = np.full(len(field), None, object)
+        for i, part in enumerate(field):
+            flat[i] = None if part is None else part.ravel()
+        return super().to_arrow(name, flat)
+
+    def from_arrow(self, name: str, column: pa.Array) -> Numbers:
+        field = super().from_arrow(name, column)
+        if name == "values":
+            for i, part in enumerate(field):
+                field[i] = None if part is None else part.reshape(-1, _PARTS)
+        return field
+
+    def nbytes(self, state: State) -> int:
+        return super().nbytes(state) + 8 * (_PARTS - 1) * self.kept(state)
+
+    def finish(self, function: str, state: State, type_: Type, parameter: Any = None) -> pa.Array:
+        """`parameter`: until when the last value stands, per cell."""
+        found = [
+            None if part is None else time_weighted(part, float(end))
+            for part, end in zip(state["values"], np.broadcast_to(parameter, len(state["size"])), strict=True)
+        ]
+        return pa.array(found, type_.to_arrow(), from_pandas=False)
+
+
+def time_weighted(readings: Numbers, end: float) -> float:
+    """The average from the first reading to the end. Of several at one time the last to come counts."""
+    ordered = readings[np.lexsort((readings[:, 1], readings[:, 0]))]
+    times, values = ordered[:, 0], ordered[:, 2]
+    spans = np.diff(np.append(times, max(end, times[-1])))
+    total = float(spans.sum())
+    if total == 0:
+        return float(values[-1])
+    stood = spans > 0
+    weights = values[stood] * spans[stood]
+    return (math.fsum(weights) if np.isfinite(weights).all() else float(weights.sum())) / total

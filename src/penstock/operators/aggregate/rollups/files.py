@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import orjson
@@ -15,9 +14,7 @@ from penstock.cache import Cache
 from penstock.cancellation import check
 from penstock.catalog.rollup_records import RollupFile
 from penstock.errors import error
-from penstock.operators.aggregate.partials.base import Numbers, Partial
-from penstock.operators.aggregate.rollups.cells import RollupCells
-from penstock.operators.aggregate.rollups.shape import Shape
+from penstock.operators.aggregate.rollups.cells import RollupCells, Shape
 from penstock.operators.aggregate.shape import Measure, measure_name
 from penstock.streams.log.atomic_file import CrashPoint, make_folder, no_crash, store
 from penstock.streams.log.checksums import KEY, ROOM, check_footer, check_schema, seal_footer, sealed_schema
@@ -96,24 +93,16 @@ def read_cells(
             detail=str(problem),
             hint="put the file back from a backup, or drop the rollup",
         ) from problem
-    states = tuple({n: _field(table, partial, at, n) for n in partial.fields()} for at, partial in fields)
+    states = tuple(
+        {name: partial.from_arrow(name, _array(table, f"{at}.{name}")) for name in partial.fields()}
+        for at, partial in fields
+    )
     return RollupCells(tuple(_array(table, name) for name in keys), table.column("start").to_numpy(), states)
-
-
-def _field(table: pa.Table, partial: Partial, at: int, name: str) -> Numbers:
-    return partial.from_arrow(name, _array(table, f"{at}.{name}"))
 
 
 def _array(table: pa.Table, name: str) -> pa.Array:
     column = table.column(name)
     return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks or [pa.array([], column.type)])
-
-
-@dataclass(frozen=True, slots=True)
-class _Wanted:
-    rollup_id: int
-    number: int
-    measures: tuple[Measure, ...]
 
 
 class RollupFiles:
@@ -123,22 +112,18 @@ class RollupFiles:
         self.root = root
         self._most_bytes = most_bytes
         self._lock = threading.Lock()
-        self._known: Cache[_Wanted, RollupCells] = Cache(most_bytes=most_bytes)
+        self._known: Cache[tuple[int, int, tuple[Measure, ...]], RollupCells] = Cache(most_bytes=most_bytes)
 
     def read(self, rollup_id: int, file: RollupFile, shape: Shape, measures: tuple[Measure, ...]) -> RollupCells:
-        wanted = _Wanted(rollup_id, file.number, measures)
+        wanted = (rollup_id, file.number, measures)
         with self._lock:
             known = self._known.get(wanted)
         if known is not None:
             return known
         cells = read_cells(self.root, rollup_id, file, shape, measures)
-        size = _size(cells, [m.make() for m in measures])
+        states = sum(m.make().nbytes(state) for m, state in zip(measures, cells.states, strict=True))
+        size = int(cells.starts.nbytes) + sum(int(key.nbytes) for key in cells.keys) + states
         if size <= self._most_bytes:
             with self._lock:
                 self._known.put(wanted, cells, size)
         return cells
-
-
-def _size(cells: RollupCells, partials: Sequence[Partial]) -> int:
-    states = sum(partial.nbytes(state) for partial, state in zip(partials, cells.states, strict=True))
-    return int(cells.starts.nbytes) + sum(int(key.nbytes) for key in cells.keys) + states

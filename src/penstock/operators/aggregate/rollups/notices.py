@@ -9,9 +9,8 @@ from typing import Any
 from penstock.catalog.rollup_records import RollupDefinition, RollupState, Tier
 from penstock.catalog.state import CatalogState
 from penstock.clock import format_timestamp
-from penstock.operators.aggregate.rollups.rollup_choice import find_match, why_not
-from penstock.operators.aggregate.rollups.rollup_read import RollupRange, RollupSource
-from penstock.operators.aggregate.rollups.shape import shape_of
+from penstock.operators.aggregate.rollups.cells import shape_of
+from penstock.operators.aggregate.rollups.rollup_read import RollupRange, RollupSource, find_match, why_not
 from penstock.operators.aggregate.shape import Measure
 from penstock.sql.explain.notation import show, show_conditions
 from penstock.sql.plan import AggregatePlan
@@ -73,13 +72,14 @@ def plan_lines(plan: AggregatePlan, state: CatalogState) -> list[str]:
 
 def rollup_lines(rollup: RollupDefinition, rolled: RollupState, failure: str | None) -> list[str]:
     """For EXPLAIN of a rollup by name."""
-    family = shape_of(rollup).family
+    shape = shape_of(rollup)
+    family = shape.family
     return [
         f'rollup of the stream of "{rollup.table}": readings that retention takes are kept as cells',
         f"  tiers: {_tiers(rollup)}",
         *(f"  {line}" for line in show_conditions(family.static_predicate, family.stream_predicate)),
         "  groups: " + (", ".join(show(key) for key in family.keys) or "one"),
-        "  partials: " + ", ".join(map(_show_measure, _asked(rollup))),
+        "  partials: " + ", ".join(map(_show_measure, shape.measures[1:])),
         f"  holds every reading below log position {rolled.position}"
         + (f", from {rollup.begin} on" * bool(rollup.begin)),
         *(f"  {line}" for line in _held(rollup, rolled)),
@@ -92,10 +92,6 @@ def _show_measure(measure: Measure) -> str:
     kind, *said = measure.partial.split(" ")
     special = [each for each in said if each.startswith(("epsilon=", "p="))]
     return " ".join([f"{kind}({', '.join(map(show, measure.arguments)) or '*'})", *special])
-
-
-def _asked(rollup: RollupDefinition) -> list[Measure]:
-    return list(shape_of(rollup).measures[1:])
 
 
 def _held(rollup: RollupDefinition, rolled: RollupState) -> list[str]:
@@ -142,7 +138,7 @@ def _tiers(rollup: RollupDefinition) -> str:
 
 
 def _kept(tier: Tier) -> str:
-    return "for ever" if tier.keep_us is None else f"for {format_duration(tier.keep_us)}"
+    return "for ever" if tier.keep_us is None else f"for {_keep(tier)}"
 
 
 def _keep(tier: Tier) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,8 +13,7 @@ from penstock.catalog.model import TIME_COLUMN
 from penstock.errors import PenstockError
 from penstock.expr.expression import Column, Expr, calls_user, substituted
 from penstock.expr.windows import FOREVER, RowsWindow
-from penstock.operators.aggregate.trees.totals import Kind
-from penstock.operators.aggregate.trees.tree import AggregateTree
+from penstock.operators.aggregate.trees.tree import Kind
 from penstock.operators.base.answer import Ids
 from penstock.operators.join.answer import JoinAt
 from penstock.operators.join.result_list import ChosenResults
@@ -53,26 +52,6 @@ def kind_of(column: Expr) -> Kind:
     return "double" if column.type.kind == "DOUBLE" else "integer"
 
 
-def put(tree: AggregateTree, times: Ids, numbers: Ids, values: pa.ChunkedArray | pa.Array) -> None:
-    """Append rows with the values of an Arrow column; of types that only COUNT knows, whether there is a value."""
-    valid = values.is_valid().to_numpy(zero_copy_only=False) if isinstance(values, pa.Array) else _valid(values)
-    tree.append(times, _numbers_of(values, len(valid)), valid, numbers)
-
-
-def _valid(values: pa.ChunkedArray) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    found: np.ndarray[Any, np.dtype[np.bool_]] = values.is_valid().to_numpy()
-    return found
-
-
-def _numbers_of(values: pa.ChunkedArray | pa.Array, count: int) -> np.ndarray[Any, Any]:
-    if pa.types.is_timestamp(values.type):
-        values = values.cast(pa.int64())
-    if not (pa.types.is_integer(values.type) or pa.types.is_floating(values.type)):
-        return np.zeros(count, np.int64)
-    filled = values.fill_null(0) if values.null_count else values
-    return np.asarray(filled.to_numpy())
-
-
 @dataclass(frozen=True, slots=True)
 class SelectRows:
     """Rows of a select-project query: all matches that are still in the log, also outside its own window.
@@ -107,14 +86,8 @@ class SelectRows:
 
     def columns(self, positions: Ids, column: Expr) -> Iterator[tuple[slice, pa.ChunkedArray]]:
         """A column's values at positions, some at a time."""
-        plan = replace(self.held.plan, outputs=(Output("value", column.type, column),))
-        held = replace(self.held, plan=plan)
-        for first in range(0, len(positions), ROWS_AT_ONCE):
-            part = slice(first, min(len(positions), first + ROWS_AT_ONCE))
-            table = held.rows(positions[part])
-            if table.num_rows < part.stop - part.start:
-                raise NotAnswered(_GONE)
-            yield part, table.column(0)
+        held = replace(self.held, plan=replace(self.held.plan, outputs=(Output("value", column.type, column),)))
+        return _columns(held.rows, positions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,17 +126,12 @@ class JoinRows:
 
     def columns(self, numbers: Ids, column: Expr) -> Iterator[tuple[slice, pa.ChunkedArray]]:
         held = replace(self.held, plan=replace(self.held.plan, outputs=(Output("value", column.type, column),)))
-        for first in range(0, len(numbers), ROWS_AT_ONCE):
-            part = slice(first, min(len(numbers), first + ROWS_AT_ONCE))
-            try:
-                table = held.rows(numbers[part])
-            except PenstockError as failure:
-                if failure.condition != "cycle_gone":
-                    raise
-                raise NotAnswered(_GONE) from failure
-            if table.num_rows < part.stop - part.start:
-                raise NotAnswered(_GONE)
-            yield part, table.column(0)
+        try:
+            yield from _columns(held.rows, numbers)
+        except PenstockError as failure:
+            if failure.condition != "cycle_gone":
+                raise
+            raise NotAnswered(_GONE) from failure
 
     def begin_after(self, numbers: Ids, low: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
         """Which of some results have their earliest tuple at or after a time."""
@@ -178,3 +146,13 @@ class JoinRows:
         for mine, source in zip(positions, self.held.inputs, strict=True):
             found &= mine >= source.floor
         return found
+
+
+def _columns(read: Callable[[Ids], pa.Table], ids: Ids) -> Iterator[tuple[slice, pa.ChunkedArray]]:
+    """The first column of the rows that an answer has for ids, some at a time."""
+    for first in range(0, len(ids), ROWS_AT_ONCE):
+        part = slice(first, min(len(ids), first + ROWS_AT_ONCE))
+        table = read(ids[part])
+        if table.num_rows < part.stop - part.start:
+            raise NotAnswered(_GONE)
+        yield part, table.column(0)

@@ -7,8 +7,10 @@ built by the first question and extended by the next one with the rows that came
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Container
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -17,10 +19,10 @@ from penstock.catalog.model import QueryDefinition
 from penstock.errors import expect
 from penstock.expr.evaluate import evaluate
 from penstock.expr.expression import Expr
-from penstock.expr.windows import EVERYTHING, JoinWindows, TimeWindow
-from penstock.operators.aggregate.trees.answer_columns import JoinRows, NotAnswered, SelectRows, column_of, kind_of, put
-from penstock.operators.aggregate.trees.answer_trees import ROW_BYTES, AnswerTree, AnswerTrees
-from penstock.operators.aggregate.trees.totals import Totals
+from penstock.expr.windows import EVERYTHING, FOREVER, JoinWindows, TimeWindow
+from penstock.operators.aggregate.partials.base import numbers_of
+from penstock.operators.aggregate.trees.answer_columns import JoinRows, NotAnswered, SelectRows, column_of, kind_of
+from penstock.operators.aggregate.trees.tree import AggregateTree, Totals
 from penstock.operators.base.view import QueryAt
 from penstock.operators.join.view import hold_join
 from penstock.operators.select.view import hold_select
@@ -35,6 +37,8 @@ from penstock.views.query_state import NEVER, QueryState
 from penstock.views.standing_queries import StandingQueries
 
 SHARE = 4  # of the memory that answers may take, trees may take this part beside
+UNUSED_S = 600.0
+ROW_BYTES = 28  # of a tree: time, number, value, whether there is one, and its share of the nodes
 
 
 class AggregatesOnDemand:
@@ -114,9 +118,7 @@ class AggregatesOnDemand:
         low, high = span
         if low > high:
             return Totals(kind_of(column))
-        tree = self.trees.find(query_id, column)
-        if tree is None or not tree.reaches(rows.identity, low, rows.head):
-            tree = self.trees.new(kind_of(column), rows.identity, low)
+        tree = self._tree(query_id, column, rows, low)
         if rows.floor > tree.floor:
             tree.tree.retain(lambda positions: positions >= rows.floor)
             tree.floor = rows.floor
@@ -132,9 +134,7 @@ class AggregatesOnDemand:
             return Totals(kind_of(column))
         begin, _ = span
         low, high = span if reader is None else _both(span, reader.resolve(now_us, NEVER))
-        tree = self.trees.find(query_id, column)
-        if tree is None or not tree.reaches(rows.identity, begin, rows.head):
-            tree = self.trees.new(kind_of(column), rows.identity, begin)
+        tree = self._tree(query_id, column, rows, begin)
         self._extend(tree, column, rows, begin)
         tree.tree.expire(begin)
         self.trees.keep(query_id, column, tree)
@@ -146,6 +146,13 @@ class AggregatesOnDemand:
             found = found.with_more(straddling)
         return found
 
+    def _tree(self, query_id: int, column: Expr, rows: SelectRows | JoinRows, low: int) -> AnswerTree:
+        """The tree that is kept, if it can be extended to answer from a time on, else a new one."""
+        tree = self.trees.find(query_id, column)
+        if tree is not None and tree.identity == rows.identity and tree.since <= low and tree.head <= rows.head:
+            return tree
+        return AnswerTree(AggregateTree(kind_of(column)), rows.identity, low)
+
     def _extend(self, tree: AnswerTree, column: Expr, rows: SelectRows | JoinRows, low: int) -> None:
         """Take in what came since the last question."""
         if tree.head == rows.head:
@@ -155,7 +162,8 @@ class AggregatesOnDemand:
             raise NotAnswered("a tree over so many rows takes more memory than a quarter of answers_memory_mb")
         # All columns are read before the first row is added: a failed read leaves the tree as it was.
         for part, values in list(rows.columns(numbers, column)):
-            put(tree.tree, times[part], numbers[part], values)
+            # Of types that only COUNT knows, whether there is a value.
+            tree.tree.append(times[part], numbers_of(values), values.is_valid().to_numpy(), numbers[part])
         tree.head = rows.head
 
 
@@ -182,3 +190,72 @@ def _value(aggregate: Aggregate, totals: Totals) -> Any:
     if aggregate.function == "sum" and totals.kind == "integer" and totals.sum is not None:
         return (int(totals.sum) + 2**63) % 2**64 - 2**63
     return getattr(totals, aggregate.function)
+
+
+@dataclass(slots=True)
+class AnswerTree:
+    """One column's tree: all rows of an answer below `head` (a position or a number), from a time on.
+
+    `identity` is what the rows depend on beside the log. `widest` is the longest time before NOW that was asked for.
+    """
+
+    tree: AggregateTree
+    identity: object
+    since: int
+    head: int = 0
+    floor: int = 0
+    widest: int = 0
+    asked_s: float = 0.0
+
+    def forget_unasked(self, low: int, now_us: int) -> None:
+        """Drop rows that are older than any requested window."""
+        self.widest = max(self.widest, now_us - low)
+        begin = max(min(low, now_us - self.widest), -FOREVER)
+        if begin > self.since:
+            self.tree.expire(begin)
+            self.since = begin
+
+
+class AnswerTrees:
+    """The trees of all queries, by query and column. Thread-safe; a tree itself is used under its query's lock only.
+
+    They are soft state. A tree is dropped some minutes after its last request, when its query is dropped or changed, and, the
+    least recently used first, when all trees together exceed their memory limit.
+    """
+
+    def __init__(self, most_bytes: int) -> None:
+        self.most_bytes = most_bytes
+        self._lock = threading.Lock()
+        self._locks: dict[str, threading.Lock] = {}
+        self._trees: dict[tuple[int, Expr], AnswerTree] = {}
+
+    def lock_of(self, query: str) -> threading.Lock:
+        with self._lock:
+            return self._locks.setdefault(query, threading.Lock())
+
+    def find(self, query_id: int, column: Expr) -> AnswerTree | None:
+        with self._lock:
+            return self._trees.get((query_id, column))
+
+    def keep(self, query_id: int, column: Expr, tree: AnswerTree) -> None:
+        """Keep a tree that was just used, and drop older ones over the memory limit."""
+        tree.asked_s = time.monotonic()
+        with self._lock:
+            self._trees[query_id, column] = tree
+            for key in sorted(self._trees, key=lambda k: self._trees[k].asked_s):
+                if sum(t.tree.nbytes for t in self._trees.values()) <= self.most_bytes:
+                    break
+                del self._trees[key]
+
+    def tidy(self, queries: Container[int]) -> None:
+        """Forget the trees of queries that are gone, and those without a request for some minutes."""
+        now_s = time.monotonic()
+        with self._lock:
+            for key in [k for k, t in self._trees.items() if k[0] not in queries or now_s - t.asked_s > UNUSED_S]:
+                del self._trees[key]
+            if not self._trees and len(self._locks) > 1000:
+                self._locks = {name: lock for name, lock in self._locks.items() if lock.locked()}
+
+    def memory_of(self, query_id: int) -> int:
+        with self._lock:
+            return sum(t.tree.nbytes for (q, _), t in self._trees.items() if q == query_id)

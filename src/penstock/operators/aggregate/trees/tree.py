@@ -3,29 +3,213 @@
 Rows stand in arrays ordered by (time, number); node i of a level stands for FANOUT neighbours of the level below. New
 rows extend the right edge. Late ones wait in a short list beside the tree, which every answer looks through, until
 there are enough of them to be worth rewriting what lies behind them. Old ones go from the left edge.
+
+Sums lose nothing on the way. Doubles carry what rounding cut off beside the sum, so that a large value that comes does
+not swallow small ones; integers are added as an upper and a lower half, so that no sum of them runs over.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from penstock.operators.aggregate.trees import folds
-from penstock.operators.aggregate.trees.folds import FANOUT
-from penstock.operators.aggregate.trees.totals import Kind, Totals
+from penstock.expr.kernel import kernel
 
 Ints: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 Bools: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
 Array: TypeAlias = np.ndarray[Any, Any]
-
 LATE_ROWS = 2048
 _ROOM = 1024
-_LEAF: dict[Kind, Callable[..., None]] = {"double": folds.leaf_doubles, "integer": folds.leaf_integers}
-_INNER: dict[Kind, Callable[..., None]] = {"double": folds.inner_doubles, "integer": folds.inner_integers}
-_FOLD: dict[Kind, Callable[..., Any]] = {"double": folds.fold_doubles, "integer": folds.fold_integers}
-_MERGE: dict[Kind, Callable[..., Any]] = {"double": folds.merge_doubles, "integer": folds.merge_integers}
+Kind = Literal["integer", "double"]
+FANOUT = 32
+HALF = 32
+_SMALLEST, _LARGEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+_LOWER_HALF = 2**HALF - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Totals of some rows: their number, the number of values, their sum, the smallest and the largest.
+
+    `upper` and `lower` are a double's sum and its rest, or the sums of an integer's two halves.
+    `least` and `greatest` mean something only where `count` is not 0. NaN is larger than any other double.
+    """
+
+    kind: Kind
+    rows: int = 0
+    count: int = 0
+    upper: float | int = 0
+    lower: float | int = 0
+    least: float | int = 0
+    greatest: float | int = 0
+
+    def with_more(self, other: Totals) -> Totals:
+        """Of both sets of rows together."""
+        rows = self.rows + other.rows
+        if not self.count or not other.count:
+            known = self if self.count else other
+            return Totals(self.kind, rows, known.count, known.upper, known.lower, known.least, known.greatest)
+        upper, rest = self.upper + other.upper, self.lower + other.lower
+        if self.kind == "double":
+            rest += _cut_off(self.upper, other.upper, upper)
+        least, greatest = _smaller(self.least, other.least), _larger(self.greatest, other.greatest)
+        return Totals(self.kind, rows, self.count + other.count, upper, rest, least, greatest)
+
+    @property
+    def sum(self) -> float | int | None:
+        """Integers exactly, however large; None of no values."""
+        if not self.count:
+            return None
+        if self.kind == "integer":
+            return (int(self.upper) << HALF) + int(self.lower)
+        whole = float(self.upper + self.lower)
+        # Beside an infinite sum the rest is NaN: infinity less infinity.
+        return whole if math.isfinite(whole) else float(self.upper)
+
+    @property
+    def avg(self) -> float | None:
+        total = self.sum
+        return None if total is None else float(total) / self.count
+
+    @property
+    def min(self) -> float | int | None:
+        return self.least if self.count else None
+
+    @property
+    def max(self) -> float | int | None:
+        return self.greatest if self.count else None
+
+
+def _cut_off(one: float, other: float, total: float) -> float:
+    """What rounding lost of one + other."""
+    part = total - one
+    return (one - (total - part)) + (other - part)
+
+
+def _smaller(one: float | int, other: float | int) -> float | int:
+    return other if one != one or other < one else one
+
+
+def _larger(one: float | int, other: float | int) -> float | int:
+    return other if other != other or other > one else one
+
+
+# The kernels fold rows into nodes, nodes into nodes, and a short range of either into one. All give (count, upper, lower,
+# least, greatest) as `Totals` has them. For doubles NaN is the largest value, so it is where the smallest begins.
+
+
+@kernel
+def fold_doubles(values: Any, valid: Any, first: int, end: int) -> Any:
+    count, total, rest, least, greatest = 0, 0.0, 0.0, np.nan, -np.inf
+    for i in range(first, end):
+        if not valid[i]:
+            continue
+        v = values[i]
+        count += 1
+        new = total + v
+        part = new - total
+        rest += (total - (new - part)) + (v - part)
+        total = new
+        if least != least or v < least:
+            least = v
+        if v != v or v > greatest:
+            greatest = v
+    return count, total, rest, least, greatest
+
+
+@kernel
+def fold_integers(values: Any, valid: Any, first: int, end: int) -> Any:
+    count, upper, lower, least, greatest = 0, 0, 0, _LARGEST, _SMALLEST
+    for i in range(first, end):
+        if not valid[i]:
+            continue
+        v = values[i]
+        count += 1
+        upper += v >> 32
+        lower += v & _LOWER_HALF
+        least = min(least, v)
+        greatest = max(greatest, v)
+    return count, upper, lower, least, greatest
+
+
+@kernel
+def merge_doubles(nodes: Any, first: int, end: int) -> Any:
+    counts, uppers, lowers, leasts, greatests = nodes
+    count, total, rest, least, greatest = 0, 0.0, 0.0, np.nan, -np.inf
+    for i in range(first, end):
+        v = uppers[i]
+        count += counts[i]
+        new = total + v
+        part = new - total
+        rest += ((total - (new - part)) + (v - part)) + lowers[i]
+        total = new
+        if counts[i]:
+            if least != least or leasts[i] < least:
+                least = leasts[i]
+            if greatests[i] != greatests[i] or greatests[i] > greatest:
+                greatest = greatests[i]
+    return count, total, rest, least, greatest
+
+
+@kernel
+def merge_integers(nodes: Any, first: int, end: int) -> Any:
+    counts, uppers, lowers, leasts, greatests = nodes
+    count, upper, lower, least, greatest = 0, 0, 0, _LARGEST, _SMALLEST
+    for i in range(first, end):
+        count += counts[i]
+        upper += uppers[i]
+        lower += lowers[i]
+        least = min(least, leasts[i])
+        greatest = max(greatest, greatests[i])
+    return count, upper, lower, least, greatest
+
+
+@kernel
+def leaf_doubles(values: Any, valid: Any, rows: int, first: int, end: int, into: Any) -> None:
+    """Nodes first .. end over `rows` rows."""
+    counts, uppers, lowers, leasts, greatests = into
+    for n in range(first, end):
+        counts[n], uppers[n], lowers[n], leasts[n], greatests[n] = fold_doubles(
+            values, valid, n * FANOUT, min(rows, (n + 1) * FANOUT)
+        )
+
+
+@kernel
+def leaf_integers(values: Any, valid: Any, rows: int, first: int, end: int, into: Any) -> None:
+    counts, uppers, lowers, leasts, greatests = into
+    for n in range(first, end):
+        counts[n], uppers[n], lowers[n], leasts[n], greatests[n] = fold_integers(
+            values, valid, n * FANOUT, min(rows, (n + 1) * FANOUT)
+        )
+
+
+@kernel
+def inner_doubles(below: Any, nodes: int, first: int, end: int, into: Any) -> None:
+    """Nodes first .. end over `nodes` nodes of the level below."""
+    counts, uppers, lowers, leasts, greatests = into
+    for n in range(first, end):
+        counts[n], uppers[n], lowers[n], leasts[n], greatests[n] = merge_doubles(
+            below, n * FANOUT, min(nodes, (n + 1) * FANOUT)
+        )
+
+
+@kernel
+def inner_integers(below: Any, nodes: int, first: int, end: int, into: Any) -> None:
+    counts, uppers, lowers, leasts, greatests = into
+    for n in range(first, end):
+        counts[n], uppers[n], lowers[n], leasts[n], greatests[n] = merge_integers(
+            below, n * FANOUT, min(nodes, (n + 1) * FANOUT)
+        )
+
+
+_LEAF: dict[Kind, Callable[..., None]] = {"double": leaf_doubles, "integer": leaf_integers}
+_INNER: dict[Kind, Callable[..., None]] = {"double": inner_doubles, "integer": inner_integers}
+_FOLD: dict[Kind, Callable[..., Any]] = {"double": fold_doubles, "integer": fold_integers}
+_MERGE: dict[Kind, Callable[..., Any]] = {"double": merge_doubles, "integer": merge_integers}
 
 
 class AggregateTree:

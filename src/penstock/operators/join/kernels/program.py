@@ -3,7 +3,7 @@
 In: a bound expression and where its columns are. Out: a `Program`, or None where doubles and strict NULLs cannot give the
 same as `expr.evaluate`: text, decimals, BIGINT columns, user functions, IS NULL, COALESCE, CASE, and OR or NOT over
 what may be NULL. A program is true or not; NULL anywhere in what it loads, or a division by zero, makes it not true.
-`conditions` evaluates it row by row, `ranges` one combination against a range of rows.
+`papers.conditions` evaluates it row by row, `scan` one combination against a range of rows.
 """
 
 from __future__ import annotations

@@ -6,8 +6,9 @@ may contribute anything, streams after it old tuples only.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
@@ -16,12 +17,9 @@ from penstock.expr.evaluate import Functions, evaluate_mask
 from penstock.expr.expression import Expr, columns_of
 from penstock.operators.join.kernels.combinations import Combinations, blocks, concat
 from penstock.operators.join.kernels.keys import Ints
-from penstock.operators.join.kernels.lookups import Link, by_key, key_of
-from penstock.operators.join.kernels.probe import expand, probe, ranges
+from penstock.operators.join.kernels.probe import Link, as_by_value, by_key, expand, key_of, pick, probe, ranges
 from penstock.operators.join.kernels.runs import Run
 from penstock.operators.join.kernels.scan import Programs
-from penstock.operators.join.kernels.selectivity import selectivity_of
-from penstock.operators.join.kernels.value_order import pick_by_value
 
 # How many combinations are in the making at a time: enough to be fast, few enough to stay in the cache.
 BLOCK = 1 << 16
@@ -32,41 +30,34 @@ SCANNED = 64
 # The cost of a look-up in one run and of a candidate of a scan; only their proportion matters.
 LOOK_NS = 40
 CANDIDATE_NS = 2.2
+# What a condition or an equality keeps of the rows inside a period, until it was seen.
+GUESS = 0.01
+# The newest look counts for so much: rates and values change.
+_NEWEST = 0.3
+_MOST_JOINS = 256
 
 
 class RunRows(Protocol):
-    """One stream's rows of this part."""
+    """One stream's rows of this part: `fresh` are new, and of them `starts` begin a combination in this part.
 
-    @property
-    def fresh(self) -> Run:
-        """New ones, to be joined with the others'."""
-        ...
+    `start` is the log position from which on rows are new.
+    """
 
-    @property
-    def starts(self) -> Run:
-        """Those of the new ones that begin a combination in this part."""
-        ...
+    fresh: Run
+    starts: Run
+    start: int
 
     def old(self, low: int, high: int) -> Iterable[Run]:
         """Runs that hold every old row with a time in [low, high]."""
-        ...
 
     def weight(self) -> float:
         """About how many rows per microsecond of window to expect as partners."""
-        ...
 
     def runs(self) -> int:
         """How many runs a search of the old rows has to visit."""
-        ...
 
     def near(self) -> int:
         """About how many old rows are near enough to be partners."""
-        ...
-
-    @property
-    def start_of_fresh(self) -> int:
-        """The log position from which on rows are new."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +203,8 @@ class _Turn:
                 yield made.with_rows(stream, alias, run, left, right), due
             return
         begin, end = ranges(run, *period)
-        picked = pick_by_value(due, made, self._join.aliases, alias, run, (begin, end))
+        by_value = next((found for c in due if (found := as_by_value(c, alias)) is not None), None)
+        picked = None if by_value is None else pick(by_value, made, self._join.aliases, alias, run, (begin, end))
         if picked is not None:
             others = tuple(c for c in due if c is not picked.condition)
             for first, last in _portions(picked.first, picked.last, PAIRS):
@@ -290,3 +282,24 @@ def _portions(begin: Ints, end: Ints, pairs: int) -> Iterator[tuple[int, int]]:
         last = max(first + 1, int(np.searchsorted(edges, before + pairs, side="right")))
         yield first, last
         first = last
+
+
+class Selectivity:
+    """The share of candidates that were kept, by condition or equality."""
+
+    def __init__(self) -> None:
+        self._seen: dict[Hashable, float] = {}
+
+    def of(self, what: Hashable, conditions: int) -> float:
+        return self._seen.get(what, GUESS**conditions)
+
+    def learn(self, what: Hashable, candidates: float, kept: int) -> None:
+        if candidates > 0:
+            share = kept / candidates
+            self._seen[what] = share * _NEWEST + self._seen.get(what, share) * (1 - _NEWEST)
+
+
+@lru_cache(_MOST_JOINS)
+def selectivity_of(join: Hashable) -> Selectivity:
+    """What this worker has learned about a join. It changes the order of the work, never a result."""
+    return Selectivity()

@@ -21,15 +21,6 @@ _ORDERED = ("INT", "BIGINT", "DOUBLE", "TIMESTAMP")
 MOST_ALTERNATIVES = 8
 
 
-def conjuncts(expr: Expr | None) -> list[Expr]:
-    """The arguments of nested ANDs."""
-    if expr is None:
-        return []
-    if isinstance(expr, Call) and expr.operation == "and":
-        return [part for argument in expr.arguments for part in conjuncts(argument)]
-    return [expr]
-
-
 def all_of(parts: Sequence[Expr]) -> Expr | None:
     if not parts:
         return None

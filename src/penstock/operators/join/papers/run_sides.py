@@ -19,12 +19,7 @@ from penstock.operators.join.papers.sides import Counters, Side
 
 
 def gathered_step(
-    join: Join,
-    rows: Sequence[RunRows],
-    algorithm: Algorithm,
-    bounds: Bounds,
-    functions: Functions,
-    counters: Counters,
+    join: Join, rows: Sequence[RunRows], algorithm: Algorithm, bounds: Bounds, functions: Functions, counters: Counters
 ) -> Iterator[Combinations]:
     """The same combinations as `join_step`, by an algorithm of the papers."""
     fresh = [r.fresh for r in rows if len(r.fresh)]
@@ -35,8 +30,7 @@ def gathered_step(
     programs = Programs(join.aliases, join.conditions)
     bags = [_time_ordered([*r.old(low, high), r.fresh]) for r in rows]
     sides = [
-        _side(bag, r.start_of_fresh, programs.columns(stream))
-        for stream, (bag, r) in enumerate(zip(bags, rows, strict=True))
+        _side(bag, r.start, programs.columns(stream)) for stream, (bag, r) in enumerate(zip(bags, rows, strict=True))
     ]
     compiled = [c for c in join.conditions if programs.covers(c)]
     conditions = Conditions(tuple(programs.program(c) for c in compiled))

@@ -86,15 +86,9 @@ class BufferFolder:
             return
         # The link leads into this host's shared memory, where the folder may not exist yet.
         os.makedirs(os.path.realpath(self.path), mode=0o700, exist_ok=True)
-        names = ["#ts", "#pos", *(["#key"] if run.keyed else []), *run.columns]
-        arrays = [
-            pa.array(run.ts),
-            pa.array(run.pos),
-            *([pa.array(run.key)] if run.keyed else []),
-            *run.columns.values(),
-        ]
+        key = {"#key": run.key} if run.keyed else {}
+        batch = pa.record_batch({"#ts": run.ts, "#pos": run.pos, **key, **run.columns})
         aside = self.path / f".{uuid.uuid4().hex}.run"
-        batch = pa.RecordBatch.from_arrays(arrays, names)
         try:
             with pa.OSFile(str(aside), "wb") as sink, pa.ipc.new_file(sink, batch.schema) as writer:
                 writer.write_batch(batch)

@@ -13,9 +13,9 @@ from math import prod
 import orjson
 
 from penstock.catalog.model import TIME_COLUMN
-from penstock.expr.expression import Call, Column, Expr, UserCall, calls_user, columns_of, to_json
+from penstock.expr.expression import Call, Column, Expr, calls_user, columns_of, conjuncts, to_json, with_columns
 from penstock.operators.join.kernels.refinement import Member
-from penstock.operators.join.kernels.weakest import all_of, by_shape, conjuncts, shape, weakest
+from penstock.operators.join.kernels.weakest import all_of, by_shape, shape, weakest
 from penstock.operators.join.steps.prepared_join import PreparedJoin, prepare, qualified
 from penstock.sql.plan import JoinInput, JoinPlan
 
@@ -131,13 +131,12 @@ def _sorted(given: JoinInput) -> JoinInput:
 
 def renamed(expr: Expr, names: Mapping[str, str]) -> Expr:
     """Columns under other aliases; what has none of them stays."""
-    match expr:
-        case Column(name):
-            alias, dot, rest = name.partition(".")
-            return replace(expr, name=f"{names.get(alias, alias)}{dot}{rest}")
-        case Call(_, arguments) | UserCall(_, arguments):
-            return replace(expr, arguments=tuple(renamed(a, names) for a in arguments))
-    return expr
+
+    def change(column: Column) -> Expr:
+        alias, dot, rest = column.name.partition(".")
+        return replace(column, name=f"{names.get(alias, alias)}{dot}{rest}")
+
+    return with_columns(expr, change)
 
 
 def _likeness(plan: JoinPlan) -> Hashable:

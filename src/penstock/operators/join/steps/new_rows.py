@@ -12,8 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from penstock.operators.join.kernels.choice import OURS
-from penstock.operators.join.kernels.hot_keys import hot_keys, shared_out
-from penstock.operators.join.kernels.keys import Ints, part_of
+from penstock.operators.join.kernels.keys import Ints, hot_keys, part_of, shared_out
 from penstock.operators.join.kernels.runs import Run
 from penstock.operators.join.steps.buffers import BufferFolder
 from penstock.operators.join.steps.key_ranges import RANGES, WHOLE, Share

@@ -15,6 +15,8 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
+import psutil
+
 from penstock.catalog.folder_format import read_id
 from penstock.clock import file_age_s
 
@@ -91,12 +93,12 @@ def _is_left_over(place: Path) -> bool:
         return False
     if "" not in (folder_id, _id_of(root)) and folder_id != _id_of(root):
         # Another folder took the path: its link and its lock belong to another server.
-        return host != "" and not _is_alive(int(pid))
+        return host != "" and not psutil.pid_exists(int(pid))
     links = [root / "tmp" / name for name in LINKS]
     if not any(link.is_symlink() and Path(os.readlink(link)) == place for link in links):
         # A server that is starting makes the place first and the link after it.
         return file_age_s(place.stat().st_mtime) > HALF_WRITTEN_S
-    return host != "" and not _is_alive(int((root / "lock").read_text()))
+    return host != "" and not psutil.pid_exists(int((root / "lock").read_text()))
 
 
 def _read_owner(place: Path) -> tuple[Path, str, str, str]:
@@ -115,13 +117,3 @@ def _id_of(root: Path) -> str:
 def _here() -> str:
     """Where a process id means the same: containers may share a host's name and its memory."""
     return f"{socket.gethostname()} {os.readlink('/proc/self/ns/pid')}"
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True

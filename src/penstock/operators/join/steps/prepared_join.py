@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 
 import orjson
 
 from penstock.catalog.model import TIME_COLUMN, Function
-from penstock.expr.expression import Call, Column, Expr, UserCall, calls_user, columns_of, to_json, walk
+from penstock.expr.expression import Call, Expr, UserCall, calls_user, columns_of, to_json, walk, with_columns
 from penstock.operators.join.kernels.bounds import Bounds, stated
 from penstock.operators.join.kernels.keys import is_exact
-from penstock.operators.join.kernels.lookups import Link
+from penstock.operators.join.kernels.probe import Link
 from penstock.operators.join.kernels.step import Join
-from penstock.operators.join.papers.forward import covers
-from penstock.sql.plan import JoinPlan, JoinTable, Output, TableUse
+from penstock.operators.join.papers.registry import covers
+from penstock.sql.plan import JoinPlan, JoinTable, Output
 from penstock.sql.planning.join.keys import PartialKey, partial_keys
 from penstock.types import BOOLEAN
 
@@ -68,20 +68,10 @@ class BufferedStream:
 
 
 @dataclass(frozen=True, slots=True)
-class OrdinaryTable:
-    """One ordinary table of a join: the keys to look up, the conditions to test, and the columns that are needed."""
+class OrdinaryTable(JoinTable):
+    """One ordinary table of a join, with the columns that are needed of it."""
 
-    alias: str
-    table_id: int
-    predicate: Expr | None
-    keys: tuple[tuple[Expr, Expr], ...]
-    conditions: tuple[Expr, ...]
-    columns: tuple[str, ...]
-    use: TableUse
-
-    @property
-    def is_shown(self) -> bool:
-        return self.use in ("inner", "left")
+    columns: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,18 +122,10 @@ def prepare(plan: JoinPlan) -> PreparedJoin:
         )
     bounds = tuple(tuple(_bound(b) for b in row) for row in plan.bounds)
     join = Join(aliases, bounds, tuple(conditions), _links(partial, len(aliases)))
-    tables = [
-        OrdinaryTable(
-            t.alias,
-            t.table_id,
-            t.predicate,
-            t.keys,
-            _table_conditions(t),
-            tuple(sorted(_own_names(named, t.alias))),
-            t.use,
-        )
-        for t in plan.tables
-    ]
+    tables = []
+    for each in plan.tables:
+        known = (each.alias, each.table_id, each.predicate, each.keys, _table_conditions(each), each.use)
+        tables.append(OrdinaryTable(*known, tuple(sorted(_own_names(named, each.alias)))))
     return PreparedJoin(plan, join, tuple(streams), computed, stated(plan.bounds), tuple(tables))
 
 
@@ -200,11 +182,4 @@ def _key_conditions(plan: JoinPlan, always: bool) -> list[Expr]:
 
 def qualified(expr: Expr, alias: str) -> Expr:
     """An expression of one stream or table as conditions write it."""
-    match expr:
-        case Column(name, type_, static):
-            return Column(f"{alias}.{name}", type_, static)
-        case Call(operation, arguments, type_):
-            return Call(operation, tuple(qualified(a, alias) for a in arguments), type_)
-        case UserCall(function, arguments, type_):
-            return UserCall(function, tuple(qualified(a, alias) for a in arguments), type_)
-    return expr
+    return with_columns(expr, lambda column: replace(column, name=f"{alias}.{column.name}"))

@@ -172,10 +172,6 @@ class StreamRows:
     def near(self) -> int:
         return sum(map(len, self.kept))
 
-    @property
-    def start_of_fresh(self) -> int:
-        return self.start
-
     def _from_log(self, hole: KeyRange, low: int, high: int) -> Iterator[Run]:
         """Rows that no buffer holds, by time: neighbouring files become one run, for as long as memory allows."""
         segments = self.reader.segments(self.stream.table_id)

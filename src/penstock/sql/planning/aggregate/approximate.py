@@ -8,8 +8,8 @@ from sqlglot import exp
 
 from penstock.expr.expression import Expr
 from penstock.expr.windows import FOREVER, TimeWindow, Window
-from penstock.operators.aggregate.approximate.names import approximate_for
 from penstock.operators.aggregate.partials.cell_sums import Panes
+from penstock.operators.aggregate.partials.registry import approximate_for
 from penstock.sql.kernel_expressions import NotCovered, lower
 from penstock.sql.plan import AggregateCall
 from penstock.sql.values import external, type_of

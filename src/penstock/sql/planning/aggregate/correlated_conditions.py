@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from penstock.expr.expression import Call, Expr, Literal, is_static
-from penstock.operators.aggregate.partials.bands import Edge, Edges
-from penstock.operators.aggregate.partials.correlated import PREFIX
+from penstock.operators.aggregate.partials.correlated import PREFIX, Edge, Edges
 from penstock.sql.kernel_expressions import NotCovered, lower
 from penstock.sql.nodes import Const
 from penstock.sql.planning.relations import all_of, conjuncts

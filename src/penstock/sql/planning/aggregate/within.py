@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.expr.windows import FOREVER, TimeWindow
-from penstock.operators.aggregate.approximate.ladder import LONGEST_US
+from penstock.operators.aggregate.approximate.coarse_cells import LONGEST_US
 from penstock.sql.nodes import WithinPercent
 
 APPROXIMATED = ("count", "sum", "avg")
