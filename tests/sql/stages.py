@@ -12,8 +12,7 @@ from penstock.sql.explain.plan import explain
 from penstock.sql.planning.planner import bind_query, plan_query
 from penstock.sql.positions import Span
 from penstock.sql.scope import SqlCatalog
-from penstock.sql.statement_parts import Assignment, StatementOption
-from penstock.sql.statements import CreateQuery, Explain, Select, Statement
+from penstock.sql.statements import Assignment, CreateQuery, Explain, Select, Statement, StatementOption
 from penstock.types import Field, Type
 
 

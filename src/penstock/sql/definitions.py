@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple
 
 from penstock.catalog.model import TIME_COLUMN, Deduplicate, Function, StreamColumn, StreamType, Table, TableOptions
-from penstock.errors import PenstockError, error, suggest
+from penstock.errors import error, suggest
 from penstock.sql.dialect import PenstockParser
 from penstock.sql.functions import CALLS
 from penstock.sql.positions import Span
 from penstock.sql.scope import SqlCatalog
 from penstock.sql.spark.text_check import known_functions
-from penstock.sql.statement_parts import ColumnDefinition
-from penstock.sql.statements import AddColumn, CreateFunction, CreateStreamType, CreateTable
+from penstock.sql.statements import AddColumn, ColumnDefinition, CreateFunction, CreateStreamType, CreateTable
 from penstock.sql.table_options import table_options
 from penstock.types import Field
 
@@ -33,16 +32,16 @@ def bind_create_table(statement: CreateTable, state: SqlCatalog) -> TableDefinit
     streams = [c for c in statement.columns if c.type is None]
     if len(streams) > 1:
         hint = "give each stream a table of its own; queries can join them"
-        _fail(statement, streams[1].at, error("invalid_definition", detail="a table has one stream column", hint=hint))
+        statement.fail(streams[1].at, error("invalid_definition", detail="a table has one stream column", hint=hint))
     static = [c for c in statement.columns if c.type is not None]
     seen: set[str] = set()
     for column in statement.columns:
         _check_name(column.name, statement, column.at, "column")
         if column.name in seen:
-            _fail(statement, column.at, error("already_exists", kind="column", name=column.name))
+            statement.fail(column.at, error("already_exists", kind="column", name=column.name))
         if streams and column.name == TIME_COLUMN:
             detail = f'"{TIME_COLUMN}" is the time of a reading; every sensor table has it already'
-            _fail(statement, column.at, error("invalid_definition", detail=detail))
+            statement.fail(column.at, error("invalid_definition", detail=detail))
         seen.add(column.name)
     key = _key(statement, static, bool(streams))
     stream = _stream(statement, streams[0], state) if streams else None
@@ -58,19 +57,19 @@ def _key(statement: CreateTable, static: list[ColumnDefinition], sensors: bool) 
         if name not in names:
             hint = suggest(name, names)
             failure = error("column_not_found", table=statement.name, column=name, hint=hint)
-            _fail(statement, statement.name_at, failure)
+            statement.fail(statement.name_at, failure)
     for column in static:
         if column.name in statement.key and column.type is not None and column.type.kind in ("ARRAY", "STRUCT"):
             detail = f"{column.type} cannot be a key"
-            _fail(statement, column.at, error("invalid_definition", detail=detail))
+            statement.fail(column.at, error("invalid_definition", detail=detail))
     if len(set(statement.key)) != len(statement.key):
-        _fail(statement, statement.name_at, error("invalid_definition", detail="the key names a column twice"))
+        statement.fail(statement.name_at, error("invalid_definition", detail="the key names a column twice"))
     if sensors and static and not statement.key:
         hint = f"write PRIMARY KEY behind {static[0].name}, or whichever columns tell sensors apart"
         failure = error(
             "invalid_definition", detail="a sensor table with static columns needs a PRIMARY KEY", hint=hint
         )
-        _fail(statement, statement.name_at, failure)
+        statement.fail(statement.name_at, failure)
     return statement.key
 
 
@@ -82,7 +81,7 @@ def _stream(statement: CreateTable, column: ColumnDefinition, state: SqlCatalog)
     if found is None:
         hint = suggest(column.stream_type or "", state.stream_types) or "CREATE STREAM TYPE comes first"
         failure = error("stream_type_not_found", stream_type=column.stream_type, hint=hint)
-        _fail(statement, column.type_at, failure)
+        statement.fail(column.type_at, failure)
     return StreamColumn(column.name, found.fields, found.name, found.connector, dict(found.options))
 
 
@@ -94,9 +93,9 @@ def _deduplicate(
         return None
     if stream is None:
         detail = "DEDUPLICATE BY is about readings; this table has no stream"
-        _fail(statement, clause.at, error("invalid_definition", detail=detail))
+        statement.fail(clause.at, error("invalid_definition", detail=detail))
     if clause.within_us <= 0:
-        _fail(statement, clause.at, error("invalid_definition", detail="DEDUPLICATE needs a time above zero"))
+        statement.fail(clause.at, error("invalid_definition", detail="DEDUPLICATE needs a time above zero"))
     known = [*(f.name for f in stream.fields), *statement.key, TIME_COLUMN]
     for name in clause.fields:
         if name not in known:
@@ -105,7 +104,7 @@ def _deduplicate(
                 "only key columns, fields of the stream and ts tell readings apart" if plain else suggest(name, known)
             )
             failure = error("column_not_found", table=statement.name, column=name, hint=hint)
-            _fail(statement, clause.at, failure)
+            statement.fail(clause.at, failure)
     return Deduplicate(clause.fields, clause.within_us)
 
 
@@ -125,11 +124,11 @@ def bind_create_function(statement: CreateFunction) -> Function:
     is_built_in = written in PenstockParser.FUNCTIONS or written in PenstockParser.FUNCTION_PARSERS
     if is_built_in or statement.name.lower() in {*known_functions(), *CALLS}:
         detail = f'"{statement.name}" is a built-in function'
-        _fail(statement, statement.name_at, error("invalid_definition", detail=detail, hint="choose another name"))
+        statement.fail(statement.name_at, error("invalid_definition", detail=detail, hint="choose another name"))
     names = [p.name for p in statement.parameters]
     if len(set(names)) != len(names):
         detail = "two parameters have the same name"
-        _fail(statement, statement.name_at, error("invalid_definition", detail=detail))
+        statement.fail(statement.name_at, error("invalid_definition", detail=detail))
     return Function(
         statement.name,
         statement.parameters,
@@ -145,16 +144,16 @@ def bind_add_column(statement: AddColumn, state: SqlCatalog) -> tuple[Table, Fie
     table = state.tables.get(statement.table)
     if table is None:
         hint = suggest(statement.table, state.tables)
-        _fail(statement, statement.name_at, error("table_not_found", table=statement.table, hint=hint))
+        statement.fail(statement.name_at, error("table_not_found", table=statement.table, hint=hint))
     if statement.stream is not None and (table.stream is None or table.stream.name != statement.stream):
         known = [table.stream.name] if table.stream is not None else []
         hint = suggest(statement.stream, known) or "leave out what stands before the dot for a static column"
         failure = error("column_not_found", table=table.name, column=statement.stream, hint=hint)
-        _fail(statement, statement.name_at, failure)
+        statement.fail(statement.name_at, failure)
     _check_name(statement.column.name, statement, statement.name_at, "column")
     if table.stream is not None and statement.column.name == TIME_COLUMN:
         detail = f'"{TIME_COLUMN}" is the time of a reading'
-        _fail(statement, statement.name_at, error("invalid_definition", detail=detail))
+        statement.fail(statement.name_at, error("invalid_definition", detail=detail))
     return table, statement.column, statement.stream is not None
 
 
@@ -164,9 +163,9 @@ def _check_fields(statement: CreateTable | CreateStreamType, fields: tuple[Field
         _check_name(field.name, statement, at, "field")
         if field.name == TIME_COLUMN:
             detail = f'"{TIME_COLUMN}" is the time of a reading; every stream has it already'
-            _fail(statement, at, error("invalid_definition", detail=detail))
+            statement.fail(at, error("invalid_definition", detail=detail))
         if field.name in seen:
-            _fail(statement, at, error("already_exists", kind="field", name=field.name))
+            statement.fail(at, error("already_exists", kind="field", name=field.name))
         seen.add(field.name)
 
 
@@ -176,10 +175,6 @@ _Statement = CreateTable | CreateStreamType | CreateFunction | AddColumn
 def _check_name(name: str, statement: _Statement, at: Span | None, kind: str) -> None:
     if name.startswith("_"):
         detail = f'the {kind} name "{name}" begins with an underscore, which marks columns of the system'
-        _fail(statement, at, error("invalid_definition", detail=detail))
+        statement.fail(at, error("invalid_definition", detail=detail))
     if not name or len(name) > 128:
-        _fail(statement, at, error("invalid_definition", detail=f"a {kind} name has 1 to 128 characters"))
-
-
-def _fail(statement: _Statement, at: Span | None, failure: PenstockError) -> NoReturn:
-    raise statement.source.point(failure, at)
+        statement.fail(at, error("invalid_definition", detail=f"a {kind} name has 1 to 128 characters"))

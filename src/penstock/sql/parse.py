@@ -18,8 +18,7 @@ from penstock.sql.durations import LONG_UNITS
 from penstock.sql.grammar import changes, definitions, queries, questions, rollups, sinks, system, users
 from penstock.sql.parameters import Parameters, refuse_unused
 from penstock.sql.positions import Span, offset_of, point, span_of_token
-from penstock.sql.statement_parts import AsOf
-from penstock.sql.statements import BadQuery, OnError, Select, SetOnError, SourceText, Statement, Transaction
+from penstock.sql.statements import AsOf, BadQuery, OnError, Select, SetOnError, SourceText, Statement, Transaction
 
 # Suggested for words that nearly are one; short words and those that make good names are left out.
 KEYWORDS = (

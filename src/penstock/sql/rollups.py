@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from penstock.catalog.model import Table
 from penstock.catalog.rollup_records import RollupDefinition, Tier
-from penstock.errors import PenstockError, error, suggest
+from penstock.errors import error, suggest
 from penstock.expr.expression import columns_of
 from penstock.expr.windows import EVERYTHING
 from penstock.operators.aggregate.approximate.names import KINDS
@@ -22,8 +22,7 @@ from penstock.sql.planning.aggregate.planner import aggregate_plan, is_aggregati
 from penstock.sql.planning.planner import bind_query
 from penstock.sql.positions import Span, span_of
 from penstock.sql.scope import SqlCatalog
-from penstock.sql.statement_parts import TierClause
-from penstock.sql.statements import CreateRollup
+from penstock.sql.statements import CreateRollup, TierClause
 from penstock.types import format_duration
 
 TIERS_MAX = 8
@@ -54,14 +53,14 @@ def _table(statement: CreateRollup, state: SqlCatalog) -> Table:
     found = state.tables.get(statement.table)
     if found is None:
         hint = suggest(statement.table, state.tables)
-        _fail(statement, statement.table_at, error("table_not_found", table=statement.table, hint=hint))
+        statement.fail(statement.table_at, error("table_not_found", table=statement.table, hint=hint))
     if found.stream is None:
         detail = f'"{found.name}" has no stream, so there are no readings to roll up'
-        _fail(statement, statement.table_at, error("invalid_definition", detail=detail))
+        statement.fail(statement.table_at, error("invalid_definition", detail=detail))
     if found.options.retention_us is None:
         detail = f'"{found.name}" keeps its readings for ever, so a rollup would never hold anything'
         hint = "CREATE TABLE .. WITH (retention = '7 DAYS') says for how long readings are kept"
-        _fail(statement, statement.table_at, error("invalid_definition", detail=detail, hint=hint))
+        statement.fail(statement.table_at, error("invalid_definition", detail=detail, hint=hint))
     return found
 
 
@@ -72,18 +71,18 @@ def _plan(statement: CreateRollup, state: SqlCatalog) -> AggregatePlan:
         if clause:
             at = span_of(clause) if isinstance(clause, exp.Expr) else None
             hint = "a rollup keeps all groups of all times; a query of it says which of them"
-            _fail(statement, at, error("not_supported", feature=f"{words} in a rollup", hint=hint))
+            statement.fail(at, error("not_supported", feature=f"{words} in a rollup", hint=hint))
     bound = bind_query(statement.select, state, standing=True)
     if not is_aggregation(bound):
         detail = "a rollup keeps aggregates; this SELECT has none"
-        _fail(statement, statement.select.source.span, error("invalid_definition", detail=detail, hint=_KEPT))
+        statement.fail(statement.select.source.span, error("invalid_definition", detail=detail, hint=_KEPT))
     # Counting without a column of the readings would mean counting sensors elsewhere; here everything is about readings.
     bound.collected.contexts[0].sources[0].needs_stream = True
     try:
         plan = aggregate_plan(bound)
     except NotCovered as reason:
         failure = error("not_supported", feature="this SELECT in a rollup", hint=f"{reason}; {_KEPT}")
-        _fail(statement, statement.select.source.span, failure)
+        statement.fail(statement.select.source.span, failure)
     _check_plan(statement, bound, plan)
     return plan
 
@@ -92,7 +91,7 @@ def _check_plan(statement: CreateRollup, bound: BoundQuery, plan: AggregatePlan)
     if plan.panes is not None or any(plan.own_windows):
         feature = "TUMBLE or SLIDE in a rollup" if plan.panes is not None else "a window of an aggregate in a rollup"
         failure = error("not_supported", feature=feature, hint="EVERY says how time is cut")
-        _fail(statement, statement.select.source.span, failure)
+        statement.fail(statement.select.source.span, failure)
     items = list(zip(plan.outputs, bound.query.expressions, strict=True))
     for place, call in enumerate(plan.aggregates):
         partial = partial_for(call.function, tuple(a.type for a in call.arguments))
@@ -105,7 +104,7 @@ def _check_plan(statement: CreateRollup, bound: BoundQuery, plan: AggregatePlan)
             instead = f"{near} can be kept instead" if near is not None else _KEPT
             hint = f"it needs all values one by one, and there is no end of them; {instead}"
             failure = error("not_supported", feature=f"{words.upper()} in a rollup", hint=hint)
-            _fail(statement, at, failure)
+            statement.fail(at, failure)
 
 
 def _tiers(statement: CreateRollup, table: Table) -> tuple[Tier, ...]:
@@ -115,7 +114,7 @@ def _tiers(statement: CreateRollup, table: Table) -> tuple[Tier, ...]:
     assert retention_us is not None
     if len(clauses) > TIERS_MAX:
         failure = error("limit_reached", detail=f"a rollup has at most {TIERS_MAX} tiers; this one has {len(clauses)}")
-        _fail(statement, clauses[TIERS_MAX].every_at, failure)
+        statement.fail(clauses[TIERS_MAX].every_at, failure)
     for clause in clauses:
         if clause.every_us < _SECOND_US or clause.every_us % _SECOND_US:
             _refuse(statement, clause.every_at, "a tier's cells are so many whole seconds wide, at least one")
@@ -142,8 +141,4 @@ def _check_pair(statement: CreateRollup, before: TierClause, after: TierClause) 
 
 
 def _refuse(statement: CreateRollup, at: Span, detail: str, hint: str | None = None) -> NoReturn:
-    _fail(statement, at, error("invalid_definition", detail=detail, hint=hint))
-
-
-def _fail(statement: CreateRollup, at: Span | None, failure: PenstockError) -> NoReturn:
-    raise statement.source.point(failure, at)
+    statement.fail(at, error("invalid_definition", detail=detail, hint=hint))

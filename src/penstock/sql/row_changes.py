@@ -6,7 +6,7 @@ Values are as the journal stores them: times as microseconds, decimals as text, 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 from sqlglot import exp
 
@@ -17,7 +17,7 @@ from penstock.expr.expression import Expr, UserCall, walk
 from penstock.sql.binding.expressions import ExpressionBinder
 from penstock.sql.kernel_expressions import NotCovered, lower
 from penstock.sql.nodes import Const
-from penstock.sql.positions import Span, span_of
+from penstock.sql.positions import span_of
 from penstock.sql.scope import BoundSource, Scope, SourceColumn, SqlCatalog
 from penstock.sql.statements import Delete, Insert, Update
 from penstock.sql.values import constant, convert, external, meet, number, show, type_of
@@ -57,17 +57,17 @@ def bind_insert(statement: Insert, state: SqlCatalog) -> BoundInsert:
     if statement.columns is not None:
         for name, at in statement.columns:
             if name not in targets:
-                _fail(statement, at, _unknown(table, name))
+                statement.fail(at, _unknown(table, name))
         names = [name for name, _ in statement.columns]
         if len(set(names)) != len(names):
-            _fail(statement, statement.columns[-1][1], error("syntax_error", detail="a column is named twice"))
+            statement.fail(statement.columns[-1][1], error("syntax_error", detail="a column is named twice"))
     binder = ExpressionBinder(statement.source.text, state.functions)
     rows = []
     for row in statement.rows:
         if len(row) > len(names) or (statement.columns is not None and len(row) != len(names)):
             detail = f"{len(row)} values for {len(names)} columns"
             hint = f"the columns are {', '.join(names)}"
-            _fail(statement, span_of(row[-1]), error("syntax_error", detail=detail, hint=hint))
+            statement.fail(span_of(row[-1]), error("syntax_error", detail=detail, hint=hint))
         given = {
             name: _constant(value, targets[name], name, statement, binder)
             for name, value in zip(names, row, strict=False)
@@ -85,9 +85,9 @@ def bind_update(statement: Update, state: SqlCatalog) -> BoundUpdate:
     for assignment in statement.assignments:
         name, value, at = assignment.name, assignment.value, assignment.at
         if name not in targets:
-            _fail(statement, at, _unknown(table, name))
+            statement.fail(at, _unknown(table, name))
         if name in assignments:
-            _fail(statement, at, error("syntax_error", detail=f'"{name}" is set twice'))
+            statement.fail(at, error("syntax_error", detail=f'"{name}" is set twice'))
         bound = binder.bind(value, scope)
         assignments[name] = _kernel(_assigned(binder, bound, targets[name], name, value, statement), value, statement)
     return BoundUpdate(table.name, assignments, _where(statement, binder, scope))
@@ -110,10 +110,10 @@ def _kernel(bound: exp.Expr, at: exp.Expr, statement: Insert | Update | Delete) 
         lowered = lower(bound)
     except NotCovered as failure:
         feature = str(failure).removesuffix(" runs as Spark SQL")
-        _fail(statement, span_of(at), error("not_supported", feature=f"{feature} in a change of rows"))
+        statement.fail(span_of(at), error("not_supported", feature=f"{feature} in a change of rows"))
     if any(isinstance(node, UserCall) for node in walk(lowered)):
         # Users' functions run in the pipeline's workers, never in the server process.
-        _fail(statement, span_of(at), error("not_supported", feature="a user's function in a change of rows"))
+        statement.fail(span_of(at), error("not_supported", feature="a user's function in a change of rows"))
     return lowered
 
 
@@ -136,7 +136,7 @@ def _constant(value: exp.Expr, target: Type, name: str, statement: Insert, binde
 def _array(value: exp.Array, target: Type, name: str, statement: Insert, binder: ExpressionBinder) -> list[Any]:
     if target.kind != "ARRAY" or target.element is None:
         failure = error("type_mismatch", detail=f'column "{name}" is {target}, this is an ARRAY')
-        _fail(statement, span_of(value), failure)
+        statement.fail(span_of(value), failure)
     return [_constant(item, target.element, name, statement, binder) for item in value.expressions]
 
 
@@ -150,10 +150,10 @@ def _assigned(
             return constant(convert(bound.value, type_of(bound), target, assign=True), target, bound)
         except PenstockError as failure:
             failure.message = f'column "{name}" is {target}: {failure.message}'
-            _fail(statement, span_of(at), failure)
+            statement.fail(span_of(at), failure)
     if found != target and meet(found, target) is None and target != TEXT:
         detail = f'column "{name}" is {target}, this is {show(type_of(bound))}'
-        _fail(statement, span_of(at), error("type_mismatch", detail=detail, hint="use CAST(... AS ...)"))
+        statement.fail(span_of(at), error("type_mismatch", detail=detail, hint="use CAST(... AS ...)"))
     return binder.coerce(bound, target)
 
 
@@ -174,7 +174,7 @@ def _table(statement: Insert | Update | Delete, state: SqlCatalog) -> Table:
         hint = suggest(statement.table, known)
         if statement.table in state.queries:
             hint = f'"{statement.table}" is a query; rows go into tables'
-        _fail(statement, statement.name_at, error("table_not_found", table=statement.table, hint=hint))
+        statement.fail(statement.name_at, error("table_not_found", table=statement.table, hint=hint))
     return table
 
 
@@ -207,7 +207,3 @@ def _unknown(table: Table, name: str) -> PenstockError:
     else:
         hint = suggest(name, _targets(table))
     return error("column_not_found", table=table.name, column=name, hint=hint)
-
-
-def _fail(statement: Insert | Update | Delete, at: Span | None, failure: PenstockError) -> NoReturn:
-    raise statement.source.point(failure, at)

@@ -7,8 +7,7 @@ from typing import Any
 from penstock.catalog.model import Deduplicate, TableOptions
 from penstock.errors import PenstockError, error, suggest
 from penstock.sql.durations import duration_us
-from penstock.sql.statement_parts import StatementOption
-from penstock.sql.statements import CreateTable
+from penstock.sql.statements import CreateTable, StatementOption
 
 # Name -> what it takes, in the words of the error message.
 TABLE_OPTIONS = {

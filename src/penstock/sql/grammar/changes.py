@@ -7,8 +7,7 @@ from sqlglot import exp
 from penstock.errors import error
 from penstock.sql.dialect import PenstockParser
 from penstock.sql.positions import Span
-from penstock.sql.statement_parts import Assignment
-from penstock.sql.statements import Delete, Insert, Update
+from penstock.sql.statements import Assignment, Delete, Insert, Update
 
 
 def insert(parser: PenstockParser) -> Insert:

@@ -10,8 +10,17 @@ from penstock.errors import error
 from penstock.sql.dialect import PenstockParser
 from penstock.sql.grammar.types import stream_field, type_name, typed_name
 from penstock.sql.positions import Span, span_of_token
-from penstock.sql.statement_parts import ColumnDefinition, DeduplicateClause, StatementOption
-from penstock.sql.statements import AddColumn, CreateFunction, CreateStreamType, CreateTable, Drop, DropKind
+from penstock.sql.statements import (
+    AddColumn,
+    ColumnDefinition,
+    CreateFunction,
+    CreateStreamType,
+    CreateTable,
+    DeduplicateClause,
+    Drop,
+    DropKind,
+    StatementOption,
+)
 from penstock.types import Field, Type
 
 

@@ -8,8 +8,16 @@ from penstock.sql.grammar.definitions import option
 from penstock.sql.grammar.questions import select
 from penstock.sql.positions import Span
 from penstock.sql.query_options import STRATEGY_WORDS, strategy_named
-from penstock.sql.statement_parts import StatementOption
-from penstock.sql.statements import AlterQuery, CreateQuery, DescribeQuery, OnError, PauseQuery, ResumeQuery, SetOnError
+from penstock.sql.statements import (
+    AlterQuery,
+    CreateQuery,
+    DescribeQuery,
+    OnError,
+    PauseQuery,
+    ResumeQuery,
+    SetOnError,
+    StatementOption,
+)
 
 _ON_ERROR: dict[str, OnError] = {"none": "none", "rest": "rest"}
 

@@ -9,8 +9,7 @@ from penstock.errors import error
 from penstock.sql.cursor import UnexpectedToken
 from penstock.sql.dialect import PenstockParser
 from penstock.sql.positions import Span, point, span_of, span_of_token
-from penstock.sql.statement_parts import TierClause
-from penstock.sql.statements import CreateRollup, Select, SourceText
+from penstock.sql.statements import CreateRollup, Select, SourceText, TierClause
 
 _YEAR_US = 365 * 86_400_000_000
 

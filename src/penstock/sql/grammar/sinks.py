@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from penstock.sql.dialect import PenstockParser
 from penstock.sql.grammar.definitions import option
-from penstock.sql.statement_parts import StatementOption
-from penstock.sql.statements import AlterSink, CreateSink
+from penstock.sql.statements import AlterSink, CreateSink, StatementOption
 
 
 def create_sink(parser: PenstockParser) -> CreateSink:

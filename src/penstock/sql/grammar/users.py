@@ -8,7 +8,7 @@ from penstock.clock import parse_timestamp
 from penstock.errors import PenstockError, error
 from penstock.security.caller import Role, role_named
 from penstock.sql.dialect import PenstockParser
-from penstock.sql.user_statements import AlterUser, CreateToken, CreateUser, DropAccounts
+from penstock.sql.statements import AlterUser, CreateToken, CreateUser, DropAccounts
 
 
 def create_user(parser: PenstockParser) -> CreateUser:
