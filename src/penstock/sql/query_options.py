@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from penstock.catalog.model import STRATEGIES
-from penstock.errors import error, suggest
+from penstock.errors import PenstockError, error, suggest
 from penstock.sql.statements import CreateQuery
 
 STRATEGY_WORDS = (*STRATEGIES, "auto")
 QUERY_OPTIONS = ("description", "owner", "strategy")
 
 
-def strategy_named(word: str) -> str | None:
-    """A strategy as definitions store it: None for `auto`."""
+def strategy_named(text: str) -> str | None:
+    """A strategy as definitions store it: None for `auto`. Raises invalid_option."""
+    word = text.lower()
+    if word not in STRATEGY_WORDS:
+        hint = suggest(text, STRATEGY_WORDS) or "strategies are " + ", ".join(STRATEGY_WORDS)
+        raise error("invalid_option", option="strategy", detail=f'"{text}" is not a strategy', hint=hint)
     return None if word == "auto" else word
 
 
@@ -20,16 +24,13 @@ def query_facts(statement: CreateQuery) -> dict[str, str | None]:
     found: dict[str, str | None] = {}
     for option in statement.options:
         name, text = option.name, option.value.strip()
-        problem = None
-        if name not in QUERY_OPTIONS:
-            hint = suggest(name, QUERY_OPTIONS) or "options are " + ", ".join(QUERY_OPTIONS)
-            problem = error("invalid_option", option=name, detail="there is no such option", hint=hint)
-        elif name in found:
-            problem = error("invalid_option", option=name, detail="it is given twice")
-        elif name == "strategy" and text.lower() not in STRATEGY_WORDS:
-            hint = suggest(text, STRATEGY_WORDS) or "strategies are " + ", ".join(STRATEGY_WORDS)
-            problem = error("invalid_option", option=name, detail=f'"{text}" is not a strategy', hint=hint)
-        if problem is not None:
-            raise statement.source.point(problem, option.at)
-        found[name] = strategy_named(text.lower()) if name == "strategy" else text or None
+        try:
+            if name not in QUERY_OPTIONS:
+                hint = suggest(name, QUERY_OPTIONS) or "options are " + ", ".join(QUERY_OPTIONS)
+                raise error("invalid_option", option=name, detail="there is no such option", hint=hint)
+            if name in found:
+                raise error("invalid_option", option=name, detail="it is given twice")
+            found[name] = strategy_named(text) if name == "strategy" else text or None
+        except PenstockError as problem:
+            raise statement.source.point(problem, option.at) from None
     return found

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import pairwise
-from typing import NoReturn
 
 from sqlglot import exp
 
@@ -20,7 +19,7 @@ from penstock.sql.kernel_expressions import NotCovered
 from penstock.sql.plan import AggregatePlan, aggregate_name
 from penstock.sql.planning.aggregate.planner import aggregate_plan, is_aggregation
 from penstock.sql.planning.planner import bind_query
-from penstock.sql.positions import Span, span_of
+from penstock.sql.positions import span_of
 from penstock.sql.scope import SqlCatalog
 from penstock.sql.statements import CreateRollup, TierClause
 from penstock.types import format_duration
@@ -55,12 +54,11 @@ def _table(statement: CreateRollup, state: SqlCatalog) -> Table:
         hint = suggest(statement.table, state.tables)
         statement.fail(statement.table_at, error("table_not_found", table=statement.table, hint=hint))
     if found.stream is None:
-        detail = f'"{found.name}" has no stream, so there are no readings to roll up'
-        statement.fail(statement.table_at, error("invalid_definition", detail=detail))
+        statement.refuse(statement.table_at, f'"{found.name}" has no stream, so there are no readings to roll up')
     if found.options.retention_us is None:
         detail = f'"{found.name}" keeps its readings for ever, so a rollup would never hold anything'
         hint = "CREATE TABLE .. WITH (retention = '7 DAYS') says for how long readings are kept"
-        statement.fail(statement.table_at, error("invalid_definition", detail=detail, hint=hint))
+        statement.refuse(statement.table_at, detail, hint)
     return found
 
 
@@ -75,7 +73,7 @@ def _plan(statement: CreateRollup, state: SqlCatalog) -> AggregatePlan:
     bound = bind_query(statement.select, state, standing=True)
     if not is_aggregation(bound):
         detail = "a rollup keeps aggregates; this SELECT has none"
-        statement.fail(statement.select.source.span, error("invalid_definition", detail=detail, hint=_KEPT))
+        statement.refuse(statement.select.source.span, detail, _KEPT)
     # Counting without a column of the readings would mean counting sensors elsewhere; here everything is about readings.
     bound.collected.contexts[0].sources[0].needs_stream = True
     try:
@@ -117,11 +115,11 @@ def _tiers(statement: CreateRollup, table: Table) -> tuple[Tier, ...]:
         statement.fail(clauses[TIERS_MAX].every_at, failure)
     for clause in clauses:
         if clause.every_us < _SECOND_US or clause.every_us % _SECOND_US:
-            _refuse(statement, clause.every_at, "a tier's cells are so many whole seconds wide, at least one")
+            statement.refuse(clause.every_at, "a tier's cells are so many whole seconds wide, at least one")
         if clause.keep_us is not None and clause.keep_us <= retention_us:
             kept = format_duration(retention_us)
             detail = f'this tier would never hold anything: "{table.name}" keeps the readings themselves for {kept}'
-            _refuse(statement, clause.keep_at, detail, "keep it for longer than that")
+            statement.refuse(clause.keep_at, detail, "keep it for longer than that")
     for before, after in pairwise(clauses):
         _check_pair(statement, before, after)
     return tuple(Tier(clause.every_us, clause.keep_us) for clause in clauses)
@@ -131,14 +129,10 @@ def _check_pair(statement: CreateRollup, before: TierClause, after: TierClause) 
     if after.every_us <= before.every_us or after.every_us % before.every_us:
         width = format_duration(before.every_us)
         detail = f"a tier's cells are made of whole cells of the one before, and those are {width} wide"
-        _refuse(statement, after.every_at, detail, "1 MINUTE, 1 HOUR, 1 DAY divide each other")
+        statement.refuse(after.every_at, detail, "1 MINUTE, 1 HOUR, 1 DAY divide each other")
     if before.keep_us is None:
         detail = "a tier that is kept for ever leaves nothing to the next one"
-        _refuse(statement, before.keep_at, detail, "say for how long: EVERY 1 MINUTE KEEP 30 DAYS, EVERY 1 HOUR")
+        statement.refuse(before.keep_at, detail, "say for how long: EVERY 1 MINUTE KEEP 30 DAYS, EVERY 1 HOUR")
     if after.keep_us is not None and after.keep_us <= before.keep_us:
         detail = f"a coarser tier is kept for longer than the one before, which is kept for {format_duration(before.keep_us)}"
-        _refuse(statement, after.keep_at, detail)
-
-
-def _refuse(statement: CreateRollup, at: Span, detail: str, hint: str | None = None) -> NoReturn:
-    statement.fail(at, error("invalid_definition", detail=detail, hint=hint))
+        statement.refuse(after.keep_at, detail)

@@ -10,7 +10,7 @@ from typing import Literal, NoReturn
 
 from sqlglot import exp
 
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, error
 from penstock.security.caller import Role
 from penstock.sql.positions import Span, point
 from penstock.types import Field, Type
@@ -110,6 +110,10 @@ class Statement:
     def fail(self, at: Span | None, failure: PenstockError) -> NoReturn:
         """Raise an error with a caret at a span of the statement (the whole of it if none is given)."""
         raise self.source.point(failure, at)
+
+    def refuse(self, at: Span | None, detail: str, hint: str | None = None) -> NoReturn:
+        """Raise invalid_definition."""
+        self.fail(at, error("invalid_definition", detail=detail, hint=hint))
 
 
 # -- the statements

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.errors import error, suggest
+from penstock.errors import PenstockError, error, suggest
 from penstock.sql.dialect import PenstockParser
 from penstock.sql.grammar.definitions import option
 from penstock.sql.grammar.questions import select
@@ -90,12 +90,10 @@ def set_on_error(parser: PenstockParser) -> SetOnError:
 def _strategy(parser: PenstockParser) -> str | None:
     here = parser.here
     parser.take("=")
-    word = _name_or_text(parser, ", ".join(STRATEGY_WORDS)).lower()
-    if word not in STRATEGY_WORDS:
-        detail = f'"{word}" is not a strategy'
-        hint = suggest(word, STRATEGY_WORDS) or "strategies are " + ", ".join(STRATEGY_WORDS)
-        raise parser.fail(error("invalid_option", option="strategy", detail=detail, hint=hint), here)
-    return strategy_named(word)
+    try:
+        return strategy_named(_name_or_text(parser, ", ".join(STRATEGY_WORDS)).lower())
+    except PenstockError as failure:
+        raise parser.fail(failure, here) from None
 
 
 def _name_or_text(parser: PenstockParser, what: str) -> str:
