@@ -1,6 +1,6 @@
 """The grammar of questions: PostgreSQL's as sqlglot reads it, with our clauses for time.
 
-`PenstockParser` adds to SELECT what `clauses/` reads: windows, the W-join's `WINDOW`, durations and parameters.
+`PenstockParser` adds to SELECT what `clauses` reads: windows, the W-join's `WINDOW`, durations and parameters.
 Statements of our own are in `grammar/`, which drives this parser token by token.
 """
 
@@ -18,10 +18,7 @@ from sqlglot.parsers.postgres import PostgresParser
 from sqlglot.tokenizer_core import Token, TokenType
 
 from penstock.errors import error
-from penstock.sql.clauses.errors import ErrorParser
-from penstock.sql.clauses.parameters import ParameterParser
-from penstock.sql.clauses.window_joins import WindowJoinParser
-from penstock.sql.clauses.windows import WindowParser
+from penstock.sql.clauses import ClauseParser
 from penstock.sql.functions import NODE_NAMES
 from penstock.sql.generator import PenstockGenerator
 from penstock.sql.nodes import Duration, OwnWindow
@@ -35,7 +32,7 @@ _PARAMETER, _SIGN = re.compile(r"(?<![\w$])\$(?=\d)"), "\udfff"
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-class PenstockParser(ParameterParser, ErrorParser, WindowParser, WindowJoinParser):
+class PenstockParser(ClauseParser):
     # A word of another statement in PostgreSQL; here SESSION(..) is a call, which the binder refuses with a hint.
     FUNC_TOKENS = PostgresParser.FUNC_TOKENS | {TokenType.SESSION}
     ID_VAR_TOKENS = PostgresParser.ID_VAR_TOKENS - _NOT_NAMES
@@ -143,9 +140,7 @@ class PenstockParser(ParameterParser, ErrorParser, WindowParser, WindowJoinParse
     ) -> exp.Expr | None:
         first = self._curr
         found = super()._parse_function(functions, anonymous, optional_parens, any_token)
-        if found is not None:
-            mark(found, first, self._prev)
-        return found
+        return None if found is None else mark(found, first, self._prev)
 
     def validate_expression(self, expression: Any, args: list[Any] | None = None) -> Any:
         if args and isinstance(expression, exp.AggFunc):
