@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
-from typing import ClassVar, Literal, Protocol
+from typing import ClassVar, Literal
 
 from penstock.expr.expression import Expr, UserCall, calls_user, walk
 from penstock.expr.windows import AnyWindow, JoinWindows, TimeWindow, Window
@@ -41,127 +42,85 @@ class StreamUse:
     window: Window
 
 
-class Plan(Protocol):
-    """What all plans have in common. Only the package of an operator looks further into its plans."""
+class Plan(ABC):
+    """What all plans have in common: facts that a plan overrides where it has them.
 
+    Only the package of an operator looks further into its plans.
+    """
+
+    __slots__ = ()
     operator: ClassVar[str]  # the package of `penstock.operators` that keeps and gives the answer
+
+    @property
+    @abstractmethod
+    def columns(self) -> tuple[tuple[str, Type], ...]:
+        """Names and types of the answer's columns."""
 
     @property
     def kernel(self) -> KernelPlan | None:
         """What of the plan runs in the cycle: all of it, the join below it, or nothing."""
-        ...
+        return None
 
     @property
     def selection(self) -> SelectPlan | None:
         """The plan, if it selects single readings of one stream."""
-        ...
+        return None
 
     @property
     def aggregation(self) -> AggregatePlan | None:
         """The plan, if it aggregates the readings of one stream."""
-        ...
+        return None
 
     @property
     def window_join(self) -> JoinPlan | None:
         """The window join that the plan is or stands on."""
-        ...
+        return None
 
     @property
     def pure_join(self) -> JoinPlan | None:
         """The plan, if the results of a window join are its answer."""
-        ...
+        return None
 
     @property
     def over_results(self) -> AggregatePlan | None:
         """How the results of the plan's own join are aggregated, if they are no answer themselves."""
-        ...
+        return None
 
     @property
     def spark(self) -> SparkPlan | None:
         """The question as a text of Spark SQL, if the plan has one."""
-        ...
-
-    @property
-    def columns(self) -> tuple[tuple[str, Type], ...]:
-        """Names and types of the answer's columns."""
-        ...
+        return None
 
     @property
     def relations(self) -> tuple[Relation, ...]:
         """What a text of Spark SQL reads by name; kernels name tables by id."""
-        ...
+        return ()
 
     @property
     def scalars(self) -> tuple[ScalarSubquery, ...]:
         """Subqueries that are values in the question."""
-        ...
+        return ()
 
     @property
     def latch(self) -> str | None:
         """The name of its state without end."""
-        ...
+        return None
 
     @property
     def functions(self) -> tuple[str, ...]:
         """The user's functions that it calls."""
-        ...
+        return ()
 
     @property
     def queries_read(self) -> tuple[str, ...]:
         """Other queries that it depends on without a relation: through which it reads rows, or the text of which it contains."""
-        ...
-
-
-class _Plain:
-    """A plan without any of the parts that others ask for."""
-
-    __slots__ = ()
-
-    @property
-    def selection(self) -> SelectPlan | None:
-        return None
-
-    @property
-    def aggregation(self) -> AggregatePlan | None:
-        return None
-
-    @property
-    def window_join(self) -> JoinPlan | None:
-        return None
-
-    @property
-    def pure_join(self) -> JoinPlan | None:
-        return None
-
-    @property
-    def over_results(self) -> AggregatePlan | None:
-        return None
-
-    @property
-    def spark(self) -> SparkPlan | None:
-        return None
-
-    @property
-    def scalars(self) -> tuple[ScalarSubquery, ...]:
-        return ()
-
-    @property
-    def latch(self) -> str | None:
-        return None
-
-    @property
-    def queries_read(self) -> tuple[str, ...]:
         return ()
 
 
-class KernelQuery(_Plain):
+class KernelQuery(Plan):
     """A plan that kernels run as a whole."""
 
     __slots__ = ()
-
-    @property
-    def relations(self) -> tuple[Relation, ...]:
-        return ()
 
     @property
     def lasting(self) -> Lasting | None:
@@ -433,10 +392,6 @@ class AggregatePlan(KernelQuery):
         return self
 
     @property
-    def functions(self) -> tuple[str, ...]:
-        return ()
-
-    @property
     def queries_read(self) -> tuple[str, ...]:
         return () if self.reads is None else (self.reads,)
 
@@ -535,7 +490,7 @@ class OnDemand:
 
 
 @dataclass(frozen=True, slots=True)
-class SparkPlan(_Plain):
+class SparkPlan(Plan):
     """Spark SQL text over relations. Re-evaluated as a whole; `reason` says why no kernel covers it.
 
     `inlined` are the queries that it contains the text of. `core` is the window join below it, if it has one that runs in the
@@ -544,7 +499,7 @@ class SparkPlan(_Plain):
 
     operator: ClassVar[str] = "sparksql"
     sql: str
-    relations: tuple[Relation, ...]
+    relations: tuple[Relation, ...] = field()  # or the property of `Plan` would be its default
     outputs: tuple[tuple[str, Type], ...]
     reason: str
     append_only: bool = False
