@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 from penstock.errors import expect
 from penstock.sql.plan import Plan, SelectPlan, plan_from_json, plan_to_json
 from penstock.sql.plan.nodes import KernelQuery
-from penstock.sql.plan.sorting import Sorted, sorted_json, sorted_of
+from penstock.sql.plan.output import Sorted
+from penstock.sql.plan.plan_json import sorted_json, sorted_of
 from penstock.types import Type
 
 

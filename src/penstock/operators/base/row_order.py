@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.operators.aggregate.distinct_rows import distinct_rows
-from penstock.sql.plan.sorting import Sorted
+from penstock.sql.plan.output import Sorted
 
 
 def sorted_rows(rows: pa.Table, asked: Sorted | None) -> pa.Table:

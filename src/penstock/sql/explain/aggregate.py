@@ -16,7 +16,7 @@ from penstock.sql.plan import (
     key_name,
     scalar_name,
 )
-from penstock.sql.plan.sorting import Sorted
+from penstock.sql.plan.output import Sorted
 from penstock.sql.scope import SqlCatalog
 from penstock.types import format_duration
 

@@ -11,9 +11,8 @@ from typing import ClassVar, Literal
 from penstock.expr.expression import Expr, UserCall, calls_user, walk
 from penstock.expr.windows import AnyWindow, JoinWindows, TimeWindow, Window
 from penstock.operators.aggregate.partials.cell_sums import Panes
-from penstock.sql.plan.output import Output
+from penstock.sql.plan.output import Output, Sorted
 from penstock.sql.plan.resample import Resampling
-from penstock.sql.plan.sorting import Sorted
 from penstock.types import Type
 
 

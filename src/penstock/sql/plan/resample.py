@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
-from penstock.expr import expression as expressions
 from penstock.expr.expression import Expr
 from penstock.operators.resample.nearest import Method
-from penstock.sql.plan.output import Output, output_json, outputs_of
-from penstock.sql.plan.sorting import Sorted, sorted_json, sorted_of
-from penstock.types import Type, parse_type
+from penstock.sql.plan.output import Output, Sorted
+from penstock.types import Type
 
 
 def resample_name(place: int) -> str:
@@ -56,42 +53,3 @@ class Resampling:
     def ahead_us(self) -> int:
         """How much later."""
         return max((call.us for call in self.calls if call.method != "previous"), default=0)
-
-
-def resample_json(plan: Resampling) -> dict[str, Any]:
-    return {
-        "times": plan.times,
-        "values": plan.values,
-        "calls": [[expressions.to_json(c.value), c.us, c.method, str(c.type)] for c in plan.calls],
-        "outputs": [output_json(o) for o in plan.outputs],
-        "of_times": _expr_json(plan.times_predicate),
-        "of_values": _expr_json(plan.values_predicate),
-        "keys": [[expressions.to_json(e) for e in pair] for pair in plan.keys],
-        "having": _expr_json(plan.having),
-        "sorted": None if plan.sorted is None else sorted_json(plan.sorted),
-    }
-
-
-def resample_of(data: dict[str, Any]) -> Resampling:
-    return Resampling(
-        times=data["times"],
-        values=data["values"],
-        calls=tuple(
-            ResampleCall(expressions.from_json(value), us, method, parse_type(type_))
-            for value, us, method, type_ in data["calls"]
-        ),
-        outputs=outputs_of(data["outputs"]),
-        times_predicate=_expr_of(data["of_times"]),
-        values_predicate=_expr_of(data["of_values"]),
-        keys=tuple((expressions.from_json(ours), expressions.from_json(theirs)) for ours, theirs in data["keys"]),
-        having=_expr_of(data["having"]),
-        sorted=None if data["sorted"] is None else sorted_of(data["sorted"]),
-    )
-
-
-def _expr_json(expr: Expr | None) -> dict[str, Any] | None:
-    return None if expr is None else expressions.to_json(expr)
-
-
-def _expr_of(data: dict[str, Any] | None) -> Expr | None:
-    return None if data is None else expressions.from_json(data)

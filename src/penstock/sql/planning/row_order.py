@@ -9,8 +9,7 @@ from sqlglot import exp
 from penstock.expr.expression import Expr
 from penstock.sql.binding.context import BoundQuery
 from penstock.sql.kernel_expressions import NotCovered
-from penstock.sql.plan.output import Output
-from penstock.sql.plan.sorting import Sorted, Sorting
+from penstock.sql.plan.output import Output, Sorted, Sorting
 from penstock.sql.planning.distinct import drops_repeats, refuse_hidden
 from penstock.sql.values import external, type_of
 
