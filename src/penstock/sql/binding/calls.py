@@ -8,6 +8,7 @@ from sqlglot import exp
 
 from penstock.catalog.model import Function
 from penstock.errors import PenstockError, error, suggest
+from penstock.expr.windows import FOREVER
 from penstock.functions.calendar_parts import UNITS
 from penstock.functions.regular_expressions import FUNCTIONS as TEXT_FUNCTIONS
 from penstock.functions.regular_expressions import check_pattern
@@ -23,11 +24,9 @@ from penstock.sql.binding.functions import (
     Rule,
     missing_hint,
 )
-from penstock.sql.binding.own_windows import windowed, written_inside
-from penstock.sql.binding.resample import RESAMPLE, bind_resample
 from penstock.sql.functions import CALLS
-from penstock.sql.nodes import Const, OwnWindow
-from penstock.sql.positions import span_of
+from penstock.sql.nodes import Const, Duration, OwnWindow, Resample
+from penstock.sql.positions import point, span_of
 from penstock.sql.scope import Scope
 from penstock.sql.time_formats import spark_format
 from penstock.sql.values import DURATION, NULL, constant, external, meet, show, type_of, typed
@@ -353,3 +352,68 @@ def _is_value(item: Any) -> bool:
     return isinstance(item, exp.Expr) and not isinstance(
         item, exp.DataType | exp.Var | exp.Identifier | exp.Order | exp.Distinct | exp.Where
     )
+
+
+def written_inside(call: exp.Anonymous, text: str) -> OwnWindow | None:
+    """The window of an aggregate that sqlglot does not know as one; None where it has none.
+
+    No argument of an aggregate is a duration, so the last one can mean nothing else.
+    """
+    name = call.name.lower()
+    given = call.expressions[-1] if len(call.expressions) > 1 else None
+    if not isinstance(given, Duration) or not (name in SPARK_AGGREGATES or name in APPROXIMATE):
+        return None
+    if given.us <= 0:
+        detail = "an aggregate's window is longer than nothing"
+        raise point(error("invalid_window", detail=detail), text, span_of(given))
+    plain = call.copy()
+    plain.set("expressions", plain.expressions[:-1])
+    return OwnWindow(this=plain, us=given.us)
+
+
+def windowed(aggregate: exp.Expr, us: int, at: exp.Expr) -> exp.Expr:
+    """A bound aggregate over a window of its own; errors point at where it was written."""
+    bound = OwnWindow(this=aggregate, us=us)
+    where = span_of(at)
+    if where is not None:
+        bound.meta.update(start=where.start, end=where.end - 1)
+    return typed(bound, type_of(aggregate))
+
+
+RESAMPLE = "resample"
+METHODS = ("previous", "linear", "mean")
+_EXAMPLE = "write RESAMPLE(p.ppm, 30 SECONDS, LINEAR)"
+
+
+def bind_resample(binder: Coercion, node: exp.Anonymous, scope: Scope) -> exp.Expr:
+    """The call with its value bound. Which stream gives the times is known once the whole SELECT is."""
+    if len(node.expressions) not in (2, 3):
+        detail = "RESAMPLE takes a value, a duration and how: PREVIOUS, LINEAR or MEAN"
+        binder.fail(node, error("syntax_error", detail=detail, hint=_EXAMPLE))
+    value = binder.bind(node.expressions[0], scope)
+    within = binder.coerce(binder.bind(node.expressions[1], scope), DURATION)
+    if not isinstance(within, Const) or within.value is None or within.value <= 0:
+        binder.fail(node.expressions[1], error("syntax_error", detail="RESAMPLE needs a duration", hint=_EXAMPLE))
+    if within.value >= FOREVER // 2:  # so far from a time there are none
+        binder.fail(node.expressions[1], error("syntax_error", detail="this duration is too long", hint=_EXAMPLE))
+    method = _method(binder, node.expressions[2]) if len(node.expressions) == 3 else METHODS[0]
+    if method != "previous" and type_of(value).kind not in ("INT", "BIGINT", "DOUBLE", "DECIMAL"):
+        detail = f"{method.upper()} works on numbers, this is {show(type_of(value))}"
+        binder.fail(node.expressions[0], error("type_mismatch", detail=detail, hint="PREVIOUS takes any value"))
+    for source in scope.sources:
+        source.needs_stream = source.needs_stream or source.kind == "sensors"
+    bound = Resample(this=value, us=within.value, method=method)
+    where = span_of(node)
+    if where is not None:
+        bound.meta.update(start=where.start, end=where.end - 1)
+    return typed(bound, type_of(value) if method == "previous" else DOUBLE)
+
+
+def _method(binder: Coercion, node: exp.Expr) -> str:
+    """A word, as it is or in quotes."""
+    plain = isinstance(node, exp.Column) and len(node.parts) == 1
+    word = node.name.lower() if plain or isinstance(node, exp.Literal) else ""
+    if word not in METHODS:
+        hint = suggest(word, METHODS) or "ways to resample are PREVIOUS, LINEAR and MEAN"
+        binder.fail(node, error("syntax_error", detail=f'RESAMPLE does not know "{word}"', hint=hint))
+    return word

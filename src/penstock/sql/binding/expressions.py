@@ -10,22 +10,22 @@ from sqlglot import exp
 from penstock.errors import PenstockError, error, suggest
 from penstock.sql import values
 from penstock.sql.binding.arithmetic import Arithmetic
-from penstock.sql.binding.calls import Calls
+from penstock.sql.binding.calls import Calls, windowed
 from penstock.sql.binding.coercion import Bound, words_of
 from penstock.sql.binding.conditions import (
     bind_between,
     bind_comparison,
     bind_connector,
     bind_escape,
+    bind_exists,
+    bind_held,
     bind_in,
     bind_is,
     bind_like,
     bind_not,
+    bind_scalar_subquery,
     bind_similar,
 )
-from penstock.sql.binding.hold_condition import bind_held
-from penstock.sql.binding.own_windows import windowed
-from penstock.sql.binding.subqueries import bind_exists, bind_scalar_subquery
 from penstock.sql.dialect import sql_of
 from penstock.sql.nodes import Const, Duration, Hold, OwnWindow
 from penstock.sql.positions import span_of

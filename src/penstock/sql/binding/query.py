@@ -9,21 +9,15 @@ from sqlglot import exp
 
 from penstock.catalog.model import QueryDefinition
 from penstock.errors import PenstockError, error
-from penstock.sql.binding.approximate import write_out_errors
+from penstock.sql.binding.approximate import write_out_bounds, write_out_errors
 from penstock.sql.binding.calls import is_aggregate
 from penstock.sql.binding.context import BindingInput, Ctes, Role, SelectContext
 from penstock.sql.binding.expressions import ExpressionBinder
-from penstock.sql.binding.grouping import check_grouping
-from penstock.sql.binding.latch import bind_latch
+from penstock.sql.binding.grouping import bind_latch, bind_tumble, check_grouping, name_edges, take_slide
 from penstock.sql.binding.names import output_name, unique
-from penstock.sql.binding.ordering import OrderBinder
-from penstock.sql.binding.samples import sample_conditions
-from penstock.sql.binding.select_list import SelectListBinder
-from penstock.sql.binding.slide import name_edges, take_slide
-from penstock.sql.binding.sources import SourceBinder
-from penstock.sql.binding.tumble import bind_tumble
+from penstock.sql.binding.select_list import OrderBinder, SelectListBinder
+from penstock.sql.binding.sources import SourceBinder, sample_conditions
 from penstock.sql.binding.window_joins import bind_window_joins
-from penstock.sql.binding.within import write_out_bounds
 from penstock.sql.parse import parse_select
 from penstock.sql.positions import point, span_of
 from penstock.sql.scope import Scope, fold

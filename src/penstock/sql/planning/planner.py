@@ -8,9 +8,9 @@ from functools import partial
 from sqlglot import exp
 
 from penstock.errors import error
+from penstock.sql.binding.approximate import check_within
 from penstock.sql.binding.context import BindingInput, BoundQuery, Collected, SystemTables
 from penstock.sql.binding.query import QueryBinder
-from penstock.sql.binding.within import check_within
 from penstock.sql.kernel_expressions import NotCovered
 from penstock.sql.plan import (
     Plan,

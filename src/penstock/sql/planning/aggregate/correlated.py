@@ -9,8 +9,8 @@ from sqlglot import exp
 from penstock.expr.expression import Call, Expr, Literal, calls_user, is_static
 from penstock.expr.windows import EVERYTHING, RowsWindow, TimeWindow, Window
 from penstock.operators.aggregate.approximate.within import WITHIN
+from penstock.sql.binding.approximate import says
 from penstock.sql.binding.context import BoundQuery
-from penstock.sql.binding.within import says
 from penstock.sql.kernel_expressions import NotCovered, lower
 from penstock.sql.nodes import WithinPercent
 from penstock.sql.plan import AggregateCall, AggregatePlan, CorrelatedGroups, Output

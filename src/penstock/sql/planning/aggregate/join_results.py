@@ -12,7 +12,7 @@ from sqlglot import exp
 from penstock.expr.expression import calls_user
 from penstock.expr.windows import EVERYTHING
 from penstock.sql.binding.context import BoundQuery
-from penstock.sql.binding.join_streams import read_outputs
+from penstock.sql.binding.read_joins import read_outputs
 from penstock.sql.kernel_expressions import NotCovered
 from penstock.sql.plan import AggregateCall, AggregatePlan, JoinAggregatePlan, JoinPlan, Output, plan_from_json
 from penstock.sql.planning.aggregate.planner import SORTING, AggregateCalls, expressions_of, refuse_around_aggregates
