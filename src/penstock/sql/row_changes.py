@@ -15,6 +15,7 @@ from penstock.errors import PenstockError, error, suggest
 from penstock.expr.evaluate import evaluate
 from penstock.expr.expression import Expr, UserCall, walk
 from penstock.sql.binding.expressions import ExpressionBinder
+from penstock.sql.bound_trees import output_column
 from penstock.sql.kernel_expressions import NotCovered, lower
 from penstock.sql.nodes import Const
 from penstock.sql.positions import span_of
@@ -193,8 +194,8 @@ def _scope(table: Table, alias: str | None) -> Scope:
     source = BoundSource(alias or table.name, "ordinary", tuple(columns), exp.Table(), name=table.name)
     scope = Scope(sources=[source])
     if table.stream is not None:
-        address = exp.Column(this=exp.Identifier(this=ADDRESS_COLUMN, quoted=True))
-        address.meta.update(origin="static", source=source, penstock=TEXT)
+        address = output_column(ADDRESS_COLUMN, TEXT)
+        address.meta.update(origin="static", source=source)
         scope.named[table.stream.name] = address
     return scope
 

@@ -83,25 +83,27 @@ class Calls(Coercion):
         bound = node.copy()
         inner = self.bind(node.this, scope)
         bound.set("this", inner)
-        bound.set("partition_by", [self.bind(e, scope) for e in node.args.get("partition_by") or []])
-        order = node.args.get("order")
-        if order is not None:
-            bound.set("order", exp.Order(expressions=[self.ordered(e, scope) for e in order.expressions]))
-        self.check_frame(node)
+        self.bind_over(bound, scope)
         return typed(bound, type_of(inner))
 
-    def check_frame(self, node: exp.Expr) -> None:
-        """Refuse ROWS BETWEEN with anything but words and whole numbers, which go to Spark as they are."""
-        frame = node.args.get("spec")
+    def bind_over(self, window: exp.Expr, scope: Scope) -> None:
+        """Bind what stands in OVER (...) or WINDOW w AS (...), in place."""
+        window.set("partition_by", [self.bind(e, scope) for e in window.args.get("partition_by") or []])
+        order = window.args.get("order")
+        if order is not None:
+            window.set("order", exp.Order(expressions=[self.ordered(e, scope) for e in order.expressions]))
+        # ROWS BETWEEN goes to Spark as it is, so it has only words and whole numbers.
+        frame = window.args.get("spec")
         for edge in (frame.args.get("start"), frame.args.get("end")) if frame is not None else ():
             if isinstance(edge, exp.Expr) and not (isinstance(edge, exp.Literal) and edge.is_int):
                 hint = "write ROWS BETWEEN 5 PRECEDING AND CURRENT ROW"
                 self.fail(edge, error("not_supported", feature="a frame without whole numbers", hint=hint))
 
-    def ordered(self, node: exp.Expr, scope: Scope) -> exp.Expr:
+    def ordered(self, node: exp.Expr, scope: Scope, meaning: Bound | None = None) -> exp.Expr:
+        """An item of ORDER BY. `meaning`: what it is about, where that is known."""
         if not isinstance(node, exp.Ordered):
-            return exp.Ordered(this=self.bind(node, scope), desc=False, nulls_first=False)
-        bound = exp.Ordered(this=self.bind(node.this, scope), desc=bool(node.args.get("desc")))
+            node = exp.Ordered(this=node, nulls_first=False)
+        bound = exp.Ordered(this=meaning or self.bind(node.this, scope), desc=bool(node.args.get("desc")))
         bound.set("nulls_first", node.args.get("nulls_first"))
         return bound
 

@@ -10,9 +10,8 @@ from sqlglot import exp
 
 from penstock.catalog.model import Function
 from penstock.errors import PenstockError, error
-from penstock.sql.binding.functions import (
-    Rule,
-)
+from penstock.sql.binding.context import Role
+from penstock.sql.binding.functions import Rule
 from penstock.sql.nodes import Const
 from penstock.sql.positions import point, span_of
 from penstock.sql.scope import Scope
@@ -20,7 +19,7 @@ from penstock.sql.values import DURATION, NULL, constant, convert, meet, show, t
 from penstock.types import DOUBLE, INT, TEXT, Field, Type
 
 Bound = exp.Expr
-SubqueryBinder = Callable[[exp.Query, Scope, str], list[Field]]
+SubqueryBinder = Callable[[exp.Query, Scope, Role], list[Field]]
 
 
 class Coercion(ABC):

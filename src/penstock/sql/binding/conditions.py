@@ -7,7 +7,9 @@ from sqlglot import exp
 from penstock.errors import PenstockError, error
 from penstock.functions.regular_expressions import backslash_pattern, check_like
 from penstock.sql.binding.coercion import Bound, Coercion, words_of
+from penstock.sql.binding.context import Role
 from penstock.sql.binding.window_joins import windows_passed
+from penstock.sql.bound_trees import conjunction, conjuncts
 from penstock.sql.nodes import SIMILAR, Const, Hold
 from penstock.sql.scope import BoundSource, Scope
 from penstock.sql.similar_patterns import similar_pattern
@@ -156,7 +158,7 @@ def bind_scalar_subquery(binder: Coercion, node: exp.Expr, scope: Scope) -> Boun
     return typed(exp.Subquery(this=inner), columns[0].type)
 
 
-def subquery_columns(binder: Coercion, query: exp.Expr, scope: Scope, role: str) -> list[Field]:
+def subquery_columns(binder: Coercion, query: exp.Expr, scope: Scope, role: Role) -> list[Field]:
     if binder.subquery is None or not isinstance(query, exp.Query):
         binder.fail(query, error("not_supported", feature="a subquery here"))
     return binder.subquery(query, scope, role)
@@ -178,16 +180,16 @@ def bind_held(binder: Coercion, node: Hold, scope: Scope) -> exp.Expr:
         what = "FOR inside FOR" if isinstance(inside, Hold) else "a subquery in a condition that has to hold"
         binder.fail(node, error("not_supported", feature=what))
     source = _stream_of(binder, node, bound, scope)
-    parts = _conjuncts(bound)
+    parts = conjuncts(bound)
     static = [part for part in parts if _is_static(part)]
     holding = [part for part in parts if not _is_static(part)]
     if not holding:
         hint = "name a field of the stream: static columns change with the row, not with readings"
         binder.fail(node, error("invalid_window", detail="FOR wants a condition on readings", hint=hint))
     source.needs_stream = True
-    held = typed(Hold(this=_all(holding), us=str(node.us)), BOOLEAN)
+    held = typed(Hold(this=conjunction(holding), us=str(node.us)), BOOLEAN)
     held.meta["source"] = source
-    return _all([*static, held])
+    return conjunction([*static, held])
 
 
 def _stream_of(binder: Coercion, node: Hold, bound: exp.Expr, scope: Scope) -> BoundSource:
@@ -203,22 +205,3 @@ def _stream_of(binder: Coercion, node: Hold, bound: exp.Expr, scope: Scope) -> B
 
 def _is_static(part: exp.Expr) -> bool:
     return all(column.meta.get("origin") == "static" for column in part.find_all(exp.Column))
-
-
-def _conjuncts(node: exp.Expr) -> list[exp.Expr]:
-    if isinstance(node, exp.Paren):
-        return _conjuncts(node.this)
-    if isinstance(node, exp.And):
-        return [*_conjuncts(node.this), *_conjuncts(node.expression)]
-    return [node]
-
-
-def _all(parts: list[exp.Expr]) -> exp.Expr:
-    whole = _grouped(parts[0])
-    for part in parts[1:]:
-        whole = typed(exp.And(this=whole, expression=_grouped(part)), BOOLEAN)
-    return whole
-
-
-def _grouped(part: exp.Expr) -> exp.Expr:
-    return typed(exp.Paren(this=part), BOOLEAN) if isinstance(part, exp.Or) else part

@@ -26,6 +26,7 @@ from penstock.sql.binding.conditions import (
     bind_scalar_subquery,
     bind_similar,
 )
+from penstock.sql.bound_trees import column_of, quoted
 from penstock.sql.dialect import sql_of
 from penstock.sql.nodes import Const, Duration, Hold, OwnWindow
 from penstock.sql.positions import span_of
@@ -97,13 +98,7 @@ class ExpressionBinder(Arithmetic, Calls):
         source, column, rest = found
         if column.origin in ("stream", "time"):
             source.needs_stream = True
-        bound = exp.Column(
-            this=exp.Identifier(this=column.name, quoted=True), table=exp.Identifier(this=source.alias, quoted=True)
-        )
-        _standing_at(bound, node)
-        bound.meta["source"] = source
-        bound.meta["origin"] = column.origin
-        typed(bound, column.type)
+        bound = _standing_at(column_of(source, column), node)
         return self._fields_of(bound, parts[len(parts) - len(rest) :] if rest else [])
 
     def _fields_of(self, node: Bound, parts: list[Any]) -> Bound:
@@ -115,7 +110,7 @@ class ExpressionBinder(Arithmetic, Calls):
                 hint = suggest(name, [f.name for f in outer.fields])
                 detail = f'{show(outer)} has no field "{name}"'
                 self.fail(part, PenstockError("column_not_found", detail, hint=hint))
-            node = typed(exp.Dot(this=node, expression=exp.Identifier(this=name, quoted=True)), field.type)
+            node = typed(exp.Dot(this=node, expression=quoted(name)), field.type)
         return node
 
     def _literal(self, node: exp.Literal, scope: Scope) -> Bound:

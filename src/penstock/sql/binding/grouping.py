@@ -1,4 +1,4 @@
-"""Aggregation: every column outside an aggregate has to be grouped by."""
+"""GROUP BY: windows of time in it (TUMBLE, SLIDE, LATCH), and the columns that have to stand there."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from sqlglot import exp
 from penstock.errors import PenstockError, error
 from penstock.sql.binding.calls import is_aggregate
 from penstock.sql.binding.expressions import ExpressionBinder
+from penstock.sql.bound_trees import call_of
 from penstock.sql.nodes import BeginEnd, BeginEnds, Const, OwnWindow, WindowEdge
 from penstock.sql.positions import point, span_of
 from penstock.sql.scope import PaneEdges, Scope, fold
 from penstock.sql.values import DURATION, constant, type_of, typed
-from penstock.types import BIGINT, TEXT, TIMESTAMP, Type
+from penstock.types import BIGINT, TEXT, TIMESTAMP
 
 
 def check_grouping(select: exp.Select, scope: Scope, text: str) -> bool:
@@ -68,6 +69,9 @@ def _refuse(name: str, node: exp.Expr, text: str) -> NoReturn:
     raise point(failure, text, span_of(node))
 
 
+# -- LATCH: the state of each group has no end
+
+
 def bind_latch(select: exp.Select, scope: Scope, binder: ExpressionBinder) -> None:
     """Take LATCH out of GROUP BY and remember where it stood. A column of that name is a column."""
     group = select.args.get("group")
@@ -98,6 +102,8 @@ def _is_the_word(node: exp.Expr, scope: Scope) -> bool:
     except PenstockError:  # several tables have such a column
         return False
 
+
+# -- SLIDE(d) without a step: one window per group, the last d up to NOW, that moves with every cycle
 
 _EXAMPLE = "write SLIDE(1 MINUTE, 10 SECONDS)"
 
@@ -133,6 +139,8 @@ def name_edges(scope: Scope, width_us: int) -> None:
     scope.named["window_end"] = now
 
 
+# -- TUMBLE(d) and SLIDE(d, step): half-open windows aligned to the epoch, with the columns window_start and window_end
+
 # In how many windows of SLIDE a row may be.
 MOST_OVERLAP = 1000
 
@@ -153,14 +161,7 @@ def bind_tumble(select: exp.Select, scope: Scope, binder: ExpressionBinder) -> N
         if type_of(time) != TIMESTAMP:
             binder.fail(node, error("type_mismatch", detail=f"{name} needs a stream with a time"))
         start = _start(time, width) if width == step else _sliding_start(time, width, step)
-        end = _call(
-            "timestamp_micros",
-            typed(
-                exp.Add(this=_call("unix_micros", start.copy(), BIGINT), expression=constant(width, BIGINT)),
-                BIGINT,
-            ),
-            TIMESTAMP,
-        )
+        end = _moved(exp.Add, start.copy(), constant(width, BIGINT))
         scope.panes = PaneEdges(start, end, width, step)
         scope.named["window_start"] = start
         scope.named["window_end"] = end
@@ -187,15 +188,18 @@ def _durations(node: exp.Anonymous, name: str, scope: Scope, binder: ExpressionB
 def _sliding_start(time: exp.Expr, width_us: int, step_us: int) -> exp.Expr:
     """The start of each of a row's windows: Spark's own function gives one row per window."""
     lengths = [constant(f"{us} microseconds", TEXT) for us in (width_us, step_us)]
-    window = exp.Anonymous(this="window", expressions=[time, *lengths])
-    return typed(exp.Dot(this=window, expression=exp.Identifier(this="start")), TIMESTAMP)
+    return typed(exp.Dot(this=call_of("window", time, *lengths), expression=exp.Identifier(this="start")), TIMESTAMP)
 
 
 def _start(time: exp.Expr, width_us: int) -> exp.Expr:
-    micros = _call("unix_micros", time, BIGINT)
-    rest = typed(exp.Anonymous(this="pmod", expressions=[micros.copy(), constant(width_us, BIGINT)]), BIGINT)
-    return _call("timestamp_micros", typed(exp.Sub(this=micros, expression=rest), BIGINT), TIMESTAMP)
+    rest = typed(call_of("pmod", _micros(time.copy()), constant(width_us, BIGINT)), BIGINT)
+    return _moved(exp.Sub, time, rest)
 
 
-def _call(name: str, argument: exp.Expr, result: Type) -> exp.Expr:
-    return typed(exp.Anonymous(this=name, expressions=[argument]), result)
+def _moved(how: type[exp.Binary], time: exp.Expr, us: exp.Expr) -> exp.Expr:
+    moved = typed(how(this=_micros(time), expression=us), BIGINT)
+    return typed(call_of("timestamp_micros", moved), TIMESTAMP)
+
+
+def _micros(time: exp.Expr) -> exp.Expr:
+    return typed(call_of("unix_micros", time), BIGINT)

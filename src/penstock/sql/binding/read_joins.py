@@ -9,7 +9,8 @@ from penstock.errors import error
 from penstock.expr.expression import Call, Column, Expr
 from penstock.expr.windows import FOREVER, Bound, RowsWindow, Window
 from penstock.sql.binding.context import SelectContext
-from penstock.sql.binding.window_joins import EARLIEST_COLUMN, time_of
+from penstock.sql.binding.window_joins import EARLIEST_COLUMN
+from penstock.sql.bound_trees import both, time_of
 from penstock.sql.plan import JoinPlan, Output
 from penstock.sql.positions import point, span_of
 from penstock.sql.values import DURATION, constant, typed
@@ -75,7 +76,5 @@ def _moment(bound: Bound) -> exp.Expr:
 
 def _add(select: exp.Select, condition: exp.Expr) -> None:
     where = select.args.get("where")
-    if where is not None:
-        grouped = typed(exp.Paren(this=where.this), BOOLEAN)
-        condition = typed(exp.And(this=grouped, expression=condition), BOOLEAN)
-    select.set("where", exp.Where(this=condition))
+    grouped = None if where is None else typed(exp.Paren(this=where.this), BOOLEAN)
+    select.set("where", exp.Where(this=both(grouped, condition)))

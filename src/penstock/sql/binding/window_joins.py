@@ -17,6 +17,7 @@ from penstock.errors import PenstockError, error, suggest
 from penstock.expr.windows import FOREVER, RowsWindow, Window
 from penstock.operators.join.kernels.bounds import Bounds, ContradictoryWindows, close
 from penstock.sql.binding.context import SelectContext, WindowGraph
+from penstock.sql.bound_trees import both, time_of
 from penstock.sql.nodes import WindowJoin, WindowJoins, between_streams
 from penstock.sql.positions import point, span_of
 from penstock.sql.scope import BoundSource
@@ -70,8 +71,7 @@ def _outer_join(
         _refuse_outer_join(context, pairs)
     on = join.args.get("on")
     for condition in conditions:
-        grouped = typed(exp.Paren(this=on), BOOLEAN) if isinstance(on, exp.Or) else on
-        on = condition if grouped is None else typed(exp.And(this=grouped, expression=condition), BOOLEAN)
+        on = both(on, condition)
     join.set("on", on)
     return [unmatched_or(time_of(partner), _passed(graph, kept, [partner]))]
 
@@ -99,16 +99,6 @@ def _conditions(a: BoundSource, b: BoundSource, clause: WindowJoin) -> list[exp.
         between_streams(typed(exp.GTE(this=difference, expression=low), BOOLEAN)),
         between_streams(typed(exp.LTE(this=difference.copy(), expression=high), BOOLEAN)),
     ]
-
-
-def time_of(source: BoundSource) -> exp.Expr:
-    """A bound reference to a stream's time."""
-    node = exp.Column(
-        this=exp.Identifier(this=TIME_COLUMN, quoted=True), table=exp.Identifier(this=source.alias, quoted=True)
-    )
-    node.meta["source"] = source
-    node.meta["origin"] = "time"
-    return typed(node, TIMESTAMP)
 
 
 # Two streams and the clause that says how far apart they may be.

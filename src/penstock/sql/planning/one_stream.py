@@ -6,8 +6,9 @@ from sqlglot import exp
 
 from penstock.expr.expression import Expr, is_static
 from penstock.sql.binding.context import BoundQuery
+from penstock.sql.bound_trees import conjuncts
 from penstock.sql.kernel_expressions import NotCovered, lower
-from penstock.sql.planning.relations import all_of, conjuncts
+from penstock.sql.planning.relations import all_of
 from penstock.sql.scope import BoundSource
 
 

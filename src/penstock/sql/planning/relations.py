@@ -13,7 +13,7 @@ from penstock.errors import error
 from penstock.expr.expression import Call, Expr, is_static
 from penstock.expr.windows import RowsWindow
 from penstock.sql.binding.context import Collected, SelectContext
-from penstock.sql.hidden_columns import alias_of, hidden_column
+from penstock.sql.bound_trees import alias_of, conjuncts, hidden_column, time_of
 from penstock.sql.kernel_expressions import NotCovered, lower
 from penstock.sql.nodes import Hold, OwnWindow
 from penstock.sql.plan import Relation
@@ -24,8 +24,6 @@ from penstock.sql.spark.table_versions import join_versions
 from penstock.sql.spark.text import relation_name
 from penstock.sql.window_clauses import anchored
 from penstock.types import BOOLEAN
-
-ALIVE = 2**62
 
 
 def settle(collected: Collected) -> None:
@@ -59,24 +57,6 @@ def _check_row_windows(context: SelectContext) -> None:
                 "not_supported", feature="a window of rows over another query", hint="use BEGIN (NOW - d) END (NOW)"
             )
             raise point(failure, context.text, span_of(source.node))
-
-
-def conjuncts(where: exp.Expr | None) -> list[exp.Expr]:
-    """The conditions that AND connects, in order."""
-    if where is None:
-        return []
-    if isinstance(where, exp.Where):
-        return conjuncts(where.this)
-    if isinstance(where, exp.Paren):
-        return conjuncts(where.this)
-    if isinstance(where, exp.And):
-        terms: list[exp.Expr] = []
-        inner: exp.Expr = where
-        while isinstance(inner, exp.And):
-            terms = [*conjuncts(inner.expression), *terms]
-            inner = inner.this
-        return [*conjuncts(inner), *terms]
-    return [where]
 
 
 _CLAUSES = (
@@ -187,7 +167,7 @@ def _reference(context: SelectContext, source: BoundSource) -> exp.Expr:
     newest = exp.Window(
         this=exp.RowNumber(),
         partition_by=[hidden_column(source, "_sid")] if source.window.per_sensor else None,
-        order=exp.Order(expressions=[_newest(source, "ts"), _newest(source, "_pos")]),
+        order=exp.Order(expressions=[_newest(time_of(source)), _newest(hidden_column(source, "_pos"))]),
     )
     ranked = exp.select("*", exp.alias_(newest, "_rank", quoted=True)).from_(table)
     if static:
@@ -196,5 +176,5 @@ def _reference(context: SelectContext, source: BoundSource) -> exp.Expr:
     return exp.Subquery(this=exp.select("*").from_(ranked.subquery("_ranked")).where(kept), alias=alias_of(source))
 
 
-def _newest(source: BoundSource, name: str) -> exp.Expr:
-    return exp.Ordered(this=hidden_column(source, name), desc=True, nulls_first=False)
+def _newest(node: exp.Expr) -> exp.Expr:
+    return exp.Ordered(this=node, desc=True, nulls_first=False)

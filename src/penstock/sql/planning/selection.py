@@ -5,11 +5,12 @@ from __future__ import annotations
 from penstock.expr.expression import Expr, is_static
 from penstock.expr.windows import EVERYTHING
 from penstock.sql.binding.context import BoundQuery
+from penstock.sql.bound_trees import conjuncts
 from penstock.sql.kernel_expressions import NotCovered, lower
 from penstock.sql.nodes import Hold
 from penstock.sql.plan import Lasting, Output, SelectPlan
 from penstock.sql.planning.one_stream import one_stream
-from penstock.sql.planning.relations import all_of, conjuncts, refuse_clauses
+from penstock.sql.planning.relations import all_of, refuse_clauses
 
 
 def select_plan(bound: BoundQuery) -> SelectPlan:

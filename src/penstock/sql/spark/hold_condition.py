@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from penstock.sql.hidden_columns import alias_of, hidden_column
+from penstock.sql.bound_trees import alias_of, call_of, hidden_column, time_of
 from penstock.sql.nodes import Hold
 from penstock.sql.scope import BoundSource
 from penstock.sql.spark.text import relation_name
@@ -21,7 +21,7 @@ def held_positions(held: Hold, source: BoundSource, relation: str, static: list[
     rows = exp.select(
         hidden_column(source, "_sid"),
         hidden_column(source, "_pos"),
-        hidden_column(source, "ts"),
+        time_of(source),
         exp.alias_(exp.Coalesce(this=held.this.copy(), expressions=[exp.Boolean(this=False)]), _TRUE, quoted=True),
     ).from_(exp.Table(this=relation_name(relation), alias=alias_of(source)))
     if static:
@@ -46,4 +46,4 @@ def _column(name: str) -> exp.Column:
 
 
 def _micros(name: str) -> exp.Expr:
-    return exp.Anonymous(this="unix_micros", expressions=[_column(name)])
+    return call_of("unix_micros", _column(name))

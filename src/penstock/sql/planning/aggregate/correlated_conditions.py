@@ -9,9 +9,10 @@ from sqlglot import exp
 from penstock.expr.expression import Call, Expr, Literal, is_static
 from penstock.operators.aggregate.partials.bands import Edge, Edges
 from penstock.operators.aggregate.partials.correlated import PREFIX
+from penstock.sql.bound_trees import conjuncts
 from penstock.sql.kernel_expressions import NotCovered, lower
 from penstock.sql.nodes import Const
-from penstock.sql.planning.relations import all_of, conjuncts
+from penstock.sql.planning.relations import all_of
 from penstock.sql.scope import BoundSource
 from penstock.sql.values import type_of
 from penstock.types import BIGINT, BOOLEAN, DOUBLE, INT, Type

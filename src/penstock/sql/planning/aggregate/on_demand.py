@@ -12,10 +12,11 @@ from penstock.expr.expression import Expr, Literal, calls_user
 from penstock.expr.windows import EVERYTHING, TimeWindow
 from penstock.sql.binding.calls import is_aggregate
 from penstock.sql.binding.context import BoundQuery, SelectContext
+from penstock.sql.bound_trees import output_column
 from penstock.sql.kernel_expressions import NotCovered, lower
 from penstock.sql.plan import Aggregate, OnDemand, Output, plan_from_json
 from penstock.sql.scope import SqlCatalog
-from penstock.sql.values import DURATION, external, type_of, typed
+from penstock.sql.values import DURATION, external, type_of
 from penstock.types import BIGINT
 
 _FUNCTIONS: dict[type[exp.Expr], str] = {
@@ -77,7 +78,7 @@ def _lowered(item: exp.Expr, aggregates: list[Aggregate]) -> Expr:
         if aggregate not in aggregates:
             aggregates.append(aggregate)
         name = f"#{aggregates.index(aggregate)}"
-        stand_ins.append(typed(exp.Column(this=exp.Identifier(this=name, quoted=True)), type_of(call)))
+        stand_ins.append(output_column(name, type_of(call)))
     try:
         for call, stand_in in zip(calls, stand_ins, strict=True):
             call.replace(stand_in)

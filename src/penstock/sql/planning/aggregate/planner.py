@@ -13,6 +13,7 @@ from penstock.operators.aggregate.partials.registry import partial_for
 from penstock.sql.binding.approximate import is_approximate_call
 from penstock.sql.binding.calls import is_aggregate
 from penstock.sql.binding.context import BoundQuery
+from penstock.sql.bound_trees import output_column
 from penstock.sql.kernel_expressions import NotCovered, lower
 from penstock.sql.nodes import Const, OwnWindow
 from penstock.sql.plan import (
@@ -33,8 +34,8 @@ from penstock.sql.planning.distinct import refuse_distinct
 from penstock.sql.planning.one_stream import one_stream, predicates
 from penstock.sql.planning.row_order import sorting_of
 from penstock.sql.scope import PaneEdges, SqlCatalog
-from penstock.sql.values import DURATION, constant, external, type_of, typed
-from penstock.types import BIGINT, BOOLEAN, DOUBLE, TIMESTAMP, Type
+from penstock.sql.values import DURATION, constant, external, type_of
+from penstock.types import BIGINT, BOOLEAN, DOUBLE, TIMESTAMP
 
 _FUNCTIONS: dict[type[exp.Expr], str] = {
     exp.Count: "count",
@@ -165,13 +166,13 @@ class AggregateCalls:
 
     def _replaced(self, node: exp.Expr) -> exp.Expr:
         if self._edges is not None and node == self._edges.start:
-            return _column(WINDOW_START, TIMESTAMP)
+            return output_column(WINDOW_START, TIMESTAMP)
         if self._edges is not None and node == self._edges.end:
-            return _column(WINDOW_END, TIMESTAMP)
+            return output_column(WINDOW_END, TIMESTAMP)
         if node in self.keys:
-            return _column(key_name(self.keys.index(node)), external(type_of(node)))
+            return output_column(key_name(self.keys.index(node)), external(type_of(node)))
         if isinstance(node, exp.Subquery) and SCALAR in node.meta:
-            return _column(scalar_name(node.meta[SCALAR]), external(type_of(node)))
+            return output_column(scalar_name(node.meta[SCALAR]), external(type_of(node)))
         if isinstance(node, exp.Window):
             raise NotCovered("a window function runs as Spark SQL")
         own = node.this if isinstance(node, exp.Filter) else node
@@ -184,12 +185,8 @@ class AggregateCalls:
                 self.aggregates.append(aggregate)
                 self.own_windows.append(call[1])
                 known.append(call)
-            return _column(aggregate_name(known.index(call)), aggregate.type)
+            return output_column(aggregate_name(known.index(call)), aggregate.type)
         return node
-
-
-def _column(name: str, type_: Type) -> exp.Expr:
-    return typed(exp.Column(this=exp.Identifier(this=name, quoted=True)), type_)
 
 
 def _filtered(aggregate: exp.Expr, node: exp.Filter) -> AggregateCall:

@@ -12,17 +12,17 @@ from penstock.expr.expression import Call, Expr, calls_user
 from penstock.expr.windows import TimeWindow
 from penstock.operators.resample.nearest import Method
 from penstock.sql.binding.context import BoundQuery
+from penstock.sql.bound_trees import output_column, sources_in
 from penstock.sql.kernel_expressions import NotCovered, lower
 from penstock.sql.nodes import Resample
 from penstock.sql.plan import Output, Relation, ResampleCall, Resampling, resample_name
 from penstock.sql.planning.join.keys import EqualitySide, usable
-from penstock.sql.planning.join.names import sources_in
 from penstock.sql.planning.relations import all_of
 from penstock.sql.planning.resample.read_through import read_selections
 from penstock.sql.planning.resample.rewrite import ResampleInputs, asked_of
 from penstock.sql.planning.row_order import sorting_of
 from penstock.sql.scope import BoundSource, SqlCatalog
-from penstock.sql.values import external, type_of, typed
+from penstock.sql.values import external, type_of
 from penstock.types import DOUBLE
 
 
@@ -135,7 +135,7 @@ class _Calls:
         if call not in self.calls:
             self.calls.append(call)
         name = resample_name(self.calls.index(call))
-        return typed(exp.Column(this=exp.Identifier(this=name, quoted=True)), call.type)
+        return output_column(name, call.type)
 
 
 def _expressions(plan: Resampling) -> list[Expr]:

@@ -15,10 +15,8 @@ from sqlglot import exp
 from penstock.errors import error
 from penstock.expr.windows import FOREVER, Bound, RowsWindow, TimeWindow
 from penstock.sql.binding.context import Collected, SelectContext
-from penstock.sql.binding.window_joins import time_of
-from penstock.sql.hidden_columns import hidden_column
+from penstock.sql.bound_trees import call_of, conjuncts, hidden_column, time_of
 from penstock.sql.nodes import Hold, Resample
-from penstock.sql.planning.relations import conjuncts
 from penstock.sql.positions import point, span_of
 from penstock.sql.scope import BoundSource
 from penstock.sql.values import type_of, typed
@@ -172,7 +170,7 @@ def _grouped(context: SelectContext, node: exp.Expr, times: BoundSource, values:
             if part.meta.get("source") is values:
                 hint = f"at the times of {times.alias} it is RESAMPLE({values.alias}.{part.name}, 30 SECONDS)"
                 _refuse(context, part, f"{values.alias}.{part.name} outside of RESAMPLE", hint)
-            return typed(_call("any_value", part.copy()), type_of(part))
+            return typed(call_of("any_value", part.copy()), type_of(part))
         part = part.copy() if part.parent is None else part
         for child in list(part.iter_expressions()):
             child.replace(one(child))
@@ -188,16 +186,16 @@ def _resampled(call: Resample, times: BoundSource, values: BoundSource) -> exp.E
         return typed(_filtered(mean, value, _within(times, values, -us, us)), DOUBLE)
     before, after = _within(times, values, -us, 0), _within(times, values, 0, us)
     position = hidden_column(values, "_pos")
-    newest = _call("struct", time_of(values), position)
+    newest = call_of("struct", time_of(values), position)
     if call.method == "previous":
-        return typed(_filtered(_call("max_by", value.copy(), newest), value, before), type_of(call))
+        return typed(_filtered(call_of("max_by", value.copy(), newest), value, before), type_of(call))
     # Of readings at the same time the last to come counts, on both sides.
-    oldest = _call("struct", time_of(values), exp.Neg(this=position.copy()))
-    low = _filtered(_call("max_by", _double(value), newest), value, before)
-    high = _filtered(_call("min_by", _double(value), oldest), value, after)
+    oldest = call_of("struct", time_of(values), exp.Neg(this=position.copy()))
+    low = _filtered(call_of("max_by", _double(value), newest), value, before)
+    high = _filtered(call_of("min_by", _double(value), oldest), value, after)
     low_time = _filtered(exp.Max(this=_micros(values)), value, before)
     high_time = _filtered(exp.Min(this=_micros(values)), value, after)
-    at = _call("any_value", _micros(times))
+    at = call_of("any_value", _micros(times))
     share = exp.Div(
         this=_double(_paren(exp.Sub, at, low_time)), expression=_double(_paren(exp.Sub, high_time, low_time.copy()))
     )
@@ -222,7 +220,7 @@ def _within(times: BoundSource, values: BoundSource, low: int, high: int) -> exp
 
 
 def _micros(source: BoundSource) -> exp.Expr:
-    return typed(_call("unix_micros", time_of(source)), BIGINT)
+    return typed(call_of("unix_micros", time_of(source)), BIGINT)
 
 
 def _double(value: exp.Expr) -> exp.Expr:
@@ -235,10 +233,6 @@ def _paren(kind: type[exp.Binary], left: exp.Expr, right: exp.Expr) -> exp.Expr:
 
 def _number(value: int) -> exp.Expr:
     return exp.Neg(this=exp.Literal.number(-value)) if value < 0 else exp.Literal.number(value)
-
-
-def _call(name: str, *arguments: exp.Expr) -> exp.Expr:
-    return exp.Anonymous(this=name, expressions=list(arguments))
 
 
 def _all_of(conditions: list[exp.Expr]) -> exp.Expr:
