@@ -13,7 +13,7 @@ from penstock.sql.binding.coercion import Coercion
 from penstock.sql.binding.context import BoundQuery
 from penstock.sql.binding.names import output_name
 from penstock.sql.nodes import Const, OwnWindow, WithinPercent
-from penstock.sql.positions import point, span_of
+from penstock.sql.positions import span_of
 from penstock.sql.scope import Scope, fold
 from penstock.sql.values import constant, external, show, type_of, typed
 from penstock.types import BIGINT, DOUBLE, Field, Type
@@ -207,6 +207,4 @@ def check_within(bound: BoundQuery) -> None:
             hint = (
                 "it stands behind aggregates of the rows that a subquery picks; APPROX_COUNT, APPROX_SUM have an error"
             )
-            raise point(
-                error("not_supported", feature="WITHIN n PERCENT here", hint=hint), context.text, span_of(within)
-            )
+            context.fail(within, error("not_supported", feature="WITHIN n PERCENT here", hint=hint))

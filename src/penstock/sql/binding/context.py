@@ -63,7 +63,7 @@ class SelectContext:
 
     def fail(self, node: exp.Expr | None, failure: PenstockError) -> NoReturn:
         """Raise an error with a caret at a part of the text."""
-        raise point(failure, self.text, span_of(node) if node is not None else None)
+        raise point(failure, self.text, span_of(node) if node is not None else None) from None
 
     def reads_streams(self) -> bool:
         """Whether its FROM holds a stream, also inside a subquery there."""

@@ -12,7 +12,6 @@ from penstock.sql.binding.context import SelectContext
 from penstock.sql.binding.window_joins import EARLIEST_COLUMN
 from penstock.sql.bound_trees import both, time_of
 from penstock.sql.plan import JoinPlan, Output
-from penstock.sql.positions import point, span_of
 from penstock.sql.values import DURATION, constant, typed
 from penstock.types import BOOLEAN, TIMESTAMP
 
@@ -54,7 +53,7 @@ def cut_to_reader(inner: SelectContext, plan: JoinPlan, reader: SelectContext, w
         failure = error(
             "not_supported", feature="a window of rows over another query", hint="use BEGIN (NOW - d) END (NOW)"
         )
-        raise point(failure, reader.text, span_of(reader.select.args.get("begin_end") or reader.select))
+        reader.fail(reader.select.args.get("begin_end") or reader.select, failure)
     named = plan.inputs[:1] if plan.missing == "anti" else plan.inputs
     times = [time_of(s) for i in named for s in inner.sources if s.alias == i.alias]
     for bound, compare in ((window.begin, exp.GTE), (window.end, exp.LTE)):

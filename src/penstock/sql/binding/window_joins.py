@@ -13,13 +13,12 @@ from typing import NoReturn
 from sqlglot import exp
 
 from penstock.catalog.model import TIME_COLUMN
-from penstock.errors import PenstockError, error, suggest
+from penstock.errors import error, suggest
 from penstock.expr.windows import FOREVER, RowsWindow, Window
 from penstock.operators.join.kernels.bounds import Bounds, ContradictoryWindows, close
 from penstock.sql.binding.context import SelectContext, WindowGraph
 from penstock.sql.bound_trees import both, time_of
 from penstock.sql.nodes import WindowJoin, WindowJoins, between_streams
-from penstock.sql.positions import point, span_of
 from penstock.sql.scope import BoundSource
 from penstock.sql.values import DURATION, constant, typed
 from penstock.types import BOOLEAN, TIMESTAMP, format_duration
@@ -82,7 +81,7 @@ def _refuse_outer_join(context: SelectContext, pairs: list[StatedPair]) -> NoRet
         feature="this outer join within a window",
         hint="two streams can be joined so: FROM a LEFT JOIN b ON ... WINDOW(a, b) = d",
     )
-    raise point(failure, context.text, span_of(pairs[0][2]))
+    context.fail(pairs[0][2], failure)
 
 
 def _passed(graph: WindowGraph, stream: BoundSource, partners: list[BoundSource]) -> exp.Expr:
@@ -115,12 +114,12 @@ def state_pairs(clauses: Sequence[WindowJoin], context: SelectContext) -> list[S
             if left is right:
                 detail = f'"{left.alias}" has no window with itself'
                 hint = f"name the table twice: {left.name} a, {left.name} b"
-                raise _at(clause, context, error("invalid_window", detail=detail, hint=hint))
+                context.fail(clause, error("invalid_window", detail=detail, hint=hint))
             pairs.append((left, right, clause))
         elif len(own) < 2:
             detail = "a window needs two streams"
             hint = "name them: WINDOW(a, b) = d" if context.role == "exists" else "BEGIN .. END bounds one stream"
-            raise _at(clause, context, error("invalid_window", detail=detail, hint=hint))
+            context.fail(clause, error("invalid_window", detail=detail, hint=hint))
         else:
             pairs.extend((a, b, clause) for a, b in combinations(own, 2))
     return pairs
@@ -136,7 +135,7 @@ def graph_of(pairs: list[StatedPair], context: SelectContext, standing: bool) ->
     try:
         bounds = close(len(streams), stated)
     except ContradictoryWindows as failure:
-        raise _contradiction(failure, streams, pairs, context) from None
+        _refuse_contradiction(failure, streams, pairs, context)
     _check_connected(streams, bounds, pairs, context, standing)
     return WindowGraph(streams, bounds)
 
@@ -157,20 +156,20 @@ def _named(clause: WindowJoin, side: str, context: SelectContext) -> BoundSource
         hint = suggest(name, names) or "the streams of FROM are " + ", ".join(names)
         if any(s.alias == name for s in context.sources):
             detail = f'"{name}" has no stream, and so no times to be near'
-            raise _at(clause, context, error("invalid_window", detail=detail, hint=hint))
-        raise _at(clause, context, error("table_not_found", table=name, hint=hint))
+            context.fail(clause, error("invalid_window", detail=detail, hint=hint))
+        context.fail(clause, error("table_not_found", table=name, hint=hint))
     return found
 
 
-def _contradiction(
+def _refuse_contradiction(
     failure: ContradictoryWindows, streams: Sequence[BoundSource], pairs: list[StatedPair], context: SelectContext
-) -> PenstockError:
+) -> NoReturn:
     cycle = [streams[i] for i in failure.streams]
     steps = {frozenset(step) for step in zip(cycle, cycle[1:] + cycle[:1], strict=True)}
     clause = [c for a, b, c in pairs if frozenset((a, b)) in steps][-1]
     detail = f"no times can satisfy the windows between {_listed([streams[i] for i in sorted(failure.streams)])}"
     hint = f"taken together they miss each other by {format_duration(failure.excess)}"
-    return _at(clause, context, error("invalid_window", detail=detail, hint=hint))
+    context.fail(clause, error("invalid_window", detail=detail, hint=hint))
 
 
 def _check_connected(
@@ -189,7 +188,7 @@ def _check_connected(
     hint += "" if waits else ", or bound the query with BEGIN (NOW - d) END (NOW)"
     clauses = pairs[0][2].parent
     assert clauses is not None
-    raise point(error("invalid_window", detail=detail, hint=hint), context.text, span_of(clauses))
+    context.fail(clauses, error("invalid_window", detail=detail, hint=hint))
 
 
 def _is_bounded(window: Window, standing: bool) -> bool:
@@ -204,10 +203,6 @@ def _is_bounded(window: Window, standing: bool) -> bool:
 def _listed(streams: Sequence[BoundSource]) -> str:
     names = [f'"{stream.alias}"' for stream in streams]
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
-
-
-def _at(clause: WindowJoin, context: SelectContext, failure: PenstockError) -> PenstockError:
-    return point(failure, context.text, span_of(clause))
 
 
 _PASSED = "windows_passed"

@@ -31,7 +31,7 @@ from penstock.sql.planning.relations import place_relations, settle
 from penstock.sql.planning.resample.planner import after_scans, resample_plan
 from penstock.sql.planning.resample.rewrite import resamples, write_out_resamples
 from penstock.sql.planning.rules import SELECTION, rules_for
-from penstock.sql.positions import point, span_of
+from penstock.sql.positions import point
 from penstock.sql.scope import SqlCatalog, fold
 from penstock.sql.spark.text import spark_sql
 from penstock.sql.statements import Select
@@ -149,7 +149,7 @@ def _refuse_hint(bound: BoundQuery, reason: str) -> None:
     for context in bound.collected.contexts:
         if context.algorithm is not None and not context.inlined:
             failure = error("not_supported", feature=f"JOIN({context.algorithm.name}) here", hint=reason)
-            raise point(failure, context.text, span_of(context.algorithm))
+            context.fail(context.algorithm, failure)
 
 
 def reads_of(plan: Plan, state: SqlCatalog) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:

@@ -17,7 +17,6 @@ from penstock.sql.bound_trees import alias_of, conjuncts, hidden_column, time_of
 from penstock.sql.kernel_expressions import NotCovered, lower
 from penstock.sql.nodes import Hold, OwnWindow
 from penstock.sql.plan import Relation
-from penstock.sql.positions import point, span_of
 from penstock.sql.scope import BoundSource
 from penstock.sql.spark.hold_condition import held_positions
 from penstock.sql.spark.table_versions import join_versions
@@ -56,7 +55,7 @@ def _check_row_windows(context: SelectContext) -> None:
             failure = error(
                 "not_supported", feature="a window of rows over another query", hint="use BEGIN (NOW - d) END (NOW)"
             )
-            raise point(failure, context.text, span_of(source.node))
+            context.fail(source.node, failure)
 
 
 _CLAUSES = (

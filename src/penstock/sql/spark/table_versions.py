@@ -14,7 +14,6 @@ from sqlglot import exp
 from penstock.errors import error
 from penstock.sql.binding.context import Collected, SelectContext
 from penstock.sql.bound_trees import alias_of, both, hidden_column, quoted
-from penstock.sql.positions import point, span_of
 from penstock.sql.scope import BoundSource
 from penstock.sql.spark.text import relation_name
 from penstock.sql.values import constant, typed
@@ -126,7 +125,7 @@ def _streams_further_out(context: SelectContext) -> bool:
 
 def _refuse(context: SelectContext, table: BoundSource, feature: str) -> NoReturn:
     hint = f'name "{table.name}" in the FROM of the SELECT that reads the stream, or test it with IN (SELECT ...)'
-    raise point(error("not_supported", feature=feature, hint=hint), context.text, span_of(table.node))
+    context.fail(table.node, error("not_supported", feature=feature, hint=hint))
 
 
 # -- where the condition goes

@@ -12,7 +12,6 @@ from penstock.expr.windows import FOREVER, TimeWindow
 from penstock.sql.binding.context import BoundQuery, SelectContext
 from penstock.sql.plan import Plan
 from penstock.sql.planning.relations import all_of
-from penstock.sql.positions import point, span_of
 from penstock.types import BOOLEAN, TIMESTAMP
 
 UNREGISTERED = ""
@@ -59,9 +58,9 @@ def registered(plan: Plan, name: str, start_us: int | None) -> Plan:
 
 def _refuse(context: SelectContext, feature: str, hint: str) -> NoReturn:
     assert context.scope.latch is not None
-    raise point(error("not_supported", feature=feature, hint=hint), context.text, span_of(context.scope.latch))
+    context.fail(context.scope.latch, error("not_supported", feature=feature, hint=hint))
 
 
 def _fail(context: SelectContext, condition: str, detail: str, hint: str) -> NoReturn:
     assert context.scope.latch is not None
-    raise point(error(condition, detail=detail, hint=hint), context.text, span_of(context.scope.latch))
+    context.fail(context.scope.latch, error(condition, detail=detail, hint=hint))

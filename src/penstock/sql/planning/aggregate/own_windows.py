@@ -12,7 +12,6 @@ from penstock.expr.windows import TimeWindow
 from penstock.sql.binding.calls import is_aggregate
 from penstock.sql.binding.context import BoundQuery, SelectContext
 from penstock.sql.nodes import OwnWindow
-from penstock.sql.positions import point, span_of
 
 
 def last(us: int) -> TimeWindow:
@@ -31,13 +30,12 @@ def take_own_windows(bound: BoundQuery, reason: str | None = None) -> None:
     for context in bound.collected.contexts:
         for call in _own(context):
             if isinstance(call, exp.Anonymous) and call.name.lower() == "twa":
-                failure = error("not_supported", feature="TWA in Spark SQL", hint=hint)
-                raise point(failure, context.text, span_of(call))
+                context.fail(call, error("not_supported", feature="TWA in Spark SQL", hint=hint))
         share_own_window(context)
         left = next((node for node in _own(context) if isinstance(node, OwnWindow)), None)
         if left is not None:
             feature = "a window inside an aggregate, beside another window, in Spark SQL"
-            raise point(error("not_supported", feature=feature, hint=hint), context.text, span_of(left))
+            context.fail(left, error("not_supported", feature=feature, hint=hint))
 
 
 def share_own_window(context: SelectContext) -> None:

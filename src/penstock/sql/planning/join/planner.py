@@ -32,7 +32,6 @@ from penstock.sql.planning.join.tables import (
     qualified,
 )
 from penstock.sql.planning.relations import all_of, refuse_clauses
-from penstock.sql.positions import point, span_of
 from penstock.sql.scope import BoundSource
 from penstock.types import BOOLEAN, Type
 
@@ -265,5 +264,4 @@ def _check_hint(plan: JoinPlan, graph: WindowGraph, top: SelectContext) -> None:
         return
     reason = refusal(plan.algorithm, graph.bounds, bool(plan.inputs[0].keys))
     if reason is not None:
-        failure = error("not_supported", feature=f"JOIN({plan.algorithm}) for this join", hint=reason)
-        raise point(failure, top.text, span_of(top.algorithm))
+        top.fail(top.algorithm, error("not_supported", feature=f"JOIN({plan.algorithm}) for this join", hint=reason))

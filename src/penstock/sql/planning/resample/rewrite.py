@@ -17,7 +17,6 @@ from penstock.expr.windows import FOREVER, Bound, RowsWindow, TimeWindow
 from penstock.sql.binding.context import Collected, SelectContext
 from penstock.sql.bound_trees import call_of, conjuncts, hidden_column, time_of
 from penstock.sql.nodes import Hold, Resample
-from penstock.sql.positions import point, span_of
 from penstock.sql.scope import BoundSource
 from penstock.sql.values import type_of, typed
 from penstock.types import BIGINT, BOOLEAN, DOUBLE
@@ -243,4 +242,4 @@ def _all_of(conditions: list[exp.Expr]) -> exp.Expr:
 
 
 def _refuse(context: SelectContext, node: exp.Expr, feature: str, hint: str) -> NoReturn:
-    raise point(error("not_supported", feature=feature, hint=hint), context.text, span_of(node))
+    context.fail(node, error("not_supported", feature=feature, hint=hint))
