@@ -13,7 +13,6 @@ from penstock.sql.binding.coercion import Coercion
 from penstock.sql.binding.context import BoundQuery
 from penstock.sql.binding.names import output_name
 from penstock.sql.nodes import Const, OwnWindow, WithinPercent
-from penstock.sql.positions import span_of
 from penstock.sql.scope import Scope, fold
 from penstock.sql.values import constant, external, show, type_of, typed
 from penstock.types import BIGINT, DOUBLE, Field, Type
@@ -124,9 +123,8 @@ def _number(binder: Coercion, node: exp.Expr, scope: Scope, limits: tuple[float,
     low, high = limits
     value = bound.value if isinstance(bound, Const) else None
     if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
-        where = node if span_of(node) is not None else None
         detail = f"{words} between {low:g} and {high:g}, and constant"
-        binder.fail(where or node, error("type_mismatch", detail=detail))
+        binder.fail(node, error("type_mismatch", detail=detail))
     return float(value)
 
 

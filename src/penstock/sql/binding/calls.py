@@ -46,7 +46,7 @@ class Calls(Coercion):
         try:
             target = values.type_of_cast(node.to)
         except PenstockError as failure:
-            self.fail(node.to if span_of(node.to) else node, failure)
+            self.fail(node.to, failure, node)
         value = self.bind(node.this, scope)
         if target is None:
             day = self.coerce(value, TIMESTAMP)
@@ -242,7 +242,7 @@ class Calls(Coercion):
         try:
             check_pattern(pattern.value)
         except PenstockError as failure:
-            self.fail(pattern if span_of(pattern) is not None else at, failure)
+            self.fail(pattern, failure, at)
         return constant(f"(?i){pattern.value}", TEXT, pattern) if ignore_case else pattern
 
     def _check_group(self, pattern: Bound, group: Bound, at: exp.Expr) -> None:
@@ -321,8 +321,7 @@ class Calls(Coercion):
             self.fail(at, error("syntax_error", detail=detail, hint=hint))
         fraction = arguments[1]
         if isinstance(fraction, Const) and not (fraction.value is not None and 0 <= fraction.value <= 1):
-            where = fraction if span_of(fraction) is not None else at
-            self.fail(where, error("type_mismatch", detail="a percentile's fraction is between 0 and 1"))
+            self.fail(fraction, error("type_mismatch", detail="a percentile's fraction is between 0 and 1"), at)
 
     def _user_call(self, function: Function, arguments: list[Bound], at: exp.Expr) -> Bound:
         self.used_functions.add(function.name)
@@ -334,9 +333,8 @@ class Calls(Coercion):
         for parameter, argument in zip(function.parameters, arguments, strict=True):
             loose = isinstance(argument, Const) and (argument.meta.get("loose") or argument.value is None)
             if not loose and meet(external(type_of(argument)), parameter.type) is None:
-                where = argument if span_of(argument) is not None else at
                 detail = f'"{parameter.name}" of {function.name} is {parameter.type}, this is {show(type_of(argument))}'
-                self.fail(where, error("type_mismatch", detail=detail))
+                self.fail(argument, error("type_mismatch", detail=detail), at)
             bound.append(self.coerce(argument, parameter.type))
         call = exp.Anonymous(this=function.name, expressions=bound)
         call.meta["user"] = True

@@ -34,8 +34,10 @@ class Coercion(ABC):
         self.subquery = subquery
         self.used_functions: set[str] = set()
 
-    def fail(self, node: exp.Expr | None, failure: PenstockError) -> NoReturn:
-        raise point(failure, self.text, span_of(node) if node is not None else None) from None
+    def fail(self, node: exp.Expr, failure: PenstockError, around: exp.Expr | None = None) -> NoReturn:
+        """Raise an error with a caret at a node or, if it stands nowhere, at the one around it."""
+        at = span_of(node)
+        raise point(failure, self.text, span_of(around) if at is None and around is not None else at) from None
 
     def coerce(self, node: Bound, target: Type) -> Bound:
         """The node with the target type; a constant is converted, anything else is cast."""
@@ -98,19 +100,17 @@ class Coercion(ABC):
             if found == NULL or (wanted == "real" and found.kind == "DECIMAL"):
                 return self.coerce(node, DOUBLE)
             if not found.is_numeric and found != DURATION:
-                where = node if span_of(node) is not None else at
                 detail = f"{name_of(at)} needs a number, this is {show(found)}"
-                self.fail(where, error("type_mismatch", detail=detail))
+                self.fail(node, error("type_mismatch", detail=detail), at)
             return node
         if wanted == "array":
             if found.kind != "ARRAY":
-                where = node if span_of(node) is not None else at
-                self.fail(where, error("type_mismatch", detail=f"{name_of(at)} needs an array, this is {show(found)}"))
+                detail = f"{name_of(at)} needs an array, this is {show(found)}"
+                self.fail(node, error("type_mismatch", detail=detail), at)
             return node
         assert isinstance(wanted, Type)
         if not (isinstance(node, Const) and (node.meta.get("loose") or found == NULL)) and meet(found, wanted) is None:
-            where = node if span_of(node) is not None else at
-            self.fail(where, error("type_mismatch", detail=f"{name_of(at)} needs {wanted}, this is {show(found)}"))
+            self.fail(node, error("type_mismatch", detail=f"{name_of(at)} needs {wanted}, this is {show(found)}"), at)
         return self.coerce(node, wanted)
 
     @abstractmethod

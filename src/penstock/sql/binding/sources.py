@@ -16,7 +16,6 @@ from penstock.sql.binding.read_joins import cut_to_reader, read_outputs, tells_i
 from penstock.sql.bound_trees import both, column_of, hidden_column, quoted
 from penstock.sql.nodes import SampleCondition
 from penstock.sql.plan import Output, plan_from_json
-from penstock.sql.positions import span_of
 from penstock.sql.scope import BoundSource, SourceColumn, fold
 from penstock.sql.values import constant, external, type_of, typed
 from penstock.types import BIGINT, BOOLEAN, TIMESTAMP, Field
@@ -354,5 +353,4 @@ def _number(
 
 
 def _refuse(binder: Coercion, source: BoundSource, node: exp.Expr | None, detail: str) -> None:
-    at = node if node is not None and span_of(node) is not None else source.node
-    binder.fail(at, error("syntax_error", detail=detail, hint=_EXAMPLE))
+    binder.fail(node or source.node, error("syntax_error", detail=detail, hint=_EXAMPLE), source.node)

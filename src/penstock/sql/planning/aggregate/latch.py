@@ -9,7 +9,7 @@ from penstock.catalog.model import TIME_COLUMN
 from penstock.errors import error
 from penstock.expr.expression import Call, Column, Literal
 from penstock.expr.windows import FOREVER, TimeWindow
-from penstock.sql.binding.context import BoundQuery, SelectContext
+from penstock.sql.binding.context import BoundQuery
 from penstock.sql.plan import Plan
 from penstock.sql.planning.relations import all_of
 from penstock.types import BOOLEAN, TIMESTAMP
@@ -24,24 +24,33 @@ def check_latch(bound: BoundQuery, standing: bool) -> bool:
     latched = [context for context in bound.collected.contexts if context.scope.latch is not None]
     for context in latched:
         if context is not bound.collected.contexts[0] or context.select is not bound.query:
-            _refuse(context, "LATCH in a subquery or beside other SELECTs", "put it into a standing query of its own")
+            feature, hint = "LATCH in a subquery or beside other SELECTs", "put it into a standing query of its own"
+            context.fail(context.scope.latch, error("not_supported", feature=feature, hint=hint))
         if not context.aggregated:
             hint = "write SELECT stock, MAX(price) FROM trades GROUP BY stock, LATCH"
-            _fail(context, "syntax_error", "LATCH needs an aggregate", hint)
+            context.fail(context.scope.latch, error("syntax_error", detail="LATCH needs an aggregate", hint=hint))
         if context.scope.panes is not None:
-            _fail(context, "invalid_window", "TUMBLE and SLIDE end, LATCH does not", "leave one of them out")
+            context.fail(
+                context.scope.latch,
+                error("invalid_window", detail="TUMBLE and SLIDE end, LATCH does not", hint="leave one of them out"),
+            )
         window = context.windows.everywhere
         if not isinstance(window, TimeWindow) or window.slides:
-            _fail(context, "invalid_window", "a window that moves on forgets, and LATCH does not", _WITHOUT)
+            context.fail(
+                context.scope.latch,
+                error("invalid_window", detail="a window that moves on forgets, and LATCH does not", hint=_WITHOUT),
+            )
         if standing and window.ends:
             detail = f"END ({window.end}) is an end, and LATCH has none"
-            _fail(context, "invalid_window", detail, "leave END out")
+            context.fail(context.scope.latch, error("invalid_window", detail=detail, hint="leave END out"))
     return bool(latched)
 
 
 def refuse_uncovered(bound: BoundQuery, reason: str) -> NoReturn:
     """Spark SQL reads what is kept; a state without end must not depend on that."""
-    _refuse(bound.collected.contexts[0], "LATCH here", f"{reason}, and keeps no state; {_WITHOUT}")
+    hint = f"{reason}, and keeps no state; {_WITHOUT}"
+    context = bound.collected.contexts[0]
+    context.fail(context.scope.latch, error("not_supported", feature="LATCH here", hint=hint))
 
 
 def registered(plan: Plan, name: str, start_us: int | None) -> Plan:
@@ -54,13 +63,3 @@ def registered(plan: Plan, name: str, start_us: int | None) -> Plan:
     since = Call("ge", (Column(TIME_COLUMN, TIMESTAMP), Literal(begin, TIMESTAMP)), BOOLEAN)
     conditions = [c for c in (asked.stream_predicate, since if begin > -FOREVER else None) if c is not None]
     return replace(asked, latch=name, stream_predicate=all_of(conditions))
-
-
-def _refuse(context: SelectContext, feature: str, hint: str) -> NoReturn:
-    assert context.scope.latch is not None
-    context.fail(context.scope.latch, error("not_supported", feature=feature, hint=hint))
-
-
-def _fail(context: SelectContext, condition: str, detail: str, hint: str) -> NoReturn:
-    assert context.scope.latch is not None
-    context.fail(context.scope.latch, error(condition, detail=detail, hint=hint))
