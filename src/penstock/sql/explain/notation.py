@@ -103,8 +103,8 @@ def amount(count: int, one: str, many: str) -> str:
 
 
 def show_outputs(outputs: Sequence[Output]) -> str:
-    return ", ".join(_output(o.name, str(o.type), show(o.expr)) for o in outputs)
+    return ", ".join(show_output(output, show(output.expr)) for output in outputs)
 
 
-def _output(name: str, type_: str, expression: str) -> str:
-    return f"{name} {type_}" if name == expression else f"{name} {type_} = {expression}"
+def show_output(output: Output, expression: str) -> str:
+    return f"{output.name} {output.type}" + ("" if output.name == expression else f" = {expression}")

@@ -12,7 +12,7 @@ from penstock.expr.windows import FOREVER, TimeWindow
 from penstock.operators.aggregate.rollups.shape import shape_of
 from penstock.operators.aggregate.rollups.stand_ins import stand_in
 from penstock.operators.aggregate.shape import measure_of
-from penstock.sql.explain.approximate import show_call
+from penstock.sql.explain.aggregate import show_call
 from penstock.sql.plan import AggregateCall, AggregatePlan
 
 
