@@ -22,7 +22,7 @@ from penstock.settings import Settings
 from penstock.sql import statements as st
 from penstock.sql.parse import parse_select
 from penstock.sql.plan import Plan, all_windows, evaluated_by_spark, plan_to_json
-from penstock.sql.planning.aggregate.latch import registered
+from penstock.sql.planning.aggregate.windows import registered
 from penstock.sql.planning.planner import reads_of
 from penstock.sql.query_options import query_facts
 from penstock.statements.notices import notices_of

@@ -11,8 +11,8 @@ from penstock.sql.kernel_expressions import NotCovered
 from penstock.sql.nodes import Duration, OwnWindow
 from penstock.sql.plan import AggregatePlan
 from penstock.sql.planning.aggregate.planner import aggregate_plan, is_aggregation
-from penstock.sql.planning.distinct import group_distinct
 from penstock.sql.planning.planner import bind_query
+from penstock.sql.planning.row_order import group_distinct
 from penstock.sql.scope import SqlCatalog
 from penstock.sql.statements import Select
 

@@ -20,16 +20,15 @@ from penstock.sql.plan import (
     TreePlan,
 )
 from penstock.sql.planning.aggregate.join_results import aggregates_over_join, aggregates_over_read_join
-from penstock.sql.planning.aggregate.latch import check_latch, refuse_uncovered
 from penstock.sql.planning.aggregate.on_demand import on_demand
-from penstock.sql.planning.aggregate.own_windows import share_own_window, take_own_windows
 from penstock.sql.planning.aggregate.planner import is_aggregation
-from penstock.sql.planning.distinct import group_distinct, ungroup_distinct
+from penstock.sql.planning.aggregate.windows import check_latch, refuse_uncovered, share_own_window, take_own_windows
 from penstock.sql.planning.join.extraction import extract_join
 from penstock.sql.planning.join.planner import is_window_join
 from penstock.sql.planning.relations import place_relations, settle
 from penstock.sql.planning.resample.planner import after_scans, resample_plan
 from penstock.sql.planning.resample.rewrite import resamples, write_out_resamples
+from penstock.sql.planning.row_order import group_distinct, ungroup_distinct
 from penstock.sql.planning.rules import SELECTION, rules_for
 from penstock.sql.positions import point
 from penstock.sql.scope import SqlCatalog, fold

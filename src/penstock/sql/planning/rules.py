@@ -13,9 +13,9 @@ from penstock.operators.registry import RULED, part_of
 from penstock.sql.binding.context import BoundQuery
 from penstock.sql.plan import Plan
 from penstock.sql.planning.aggregate.correlated import correlated_plan, is_correlated
+from penstock.sql.planning.aggregate.join_results import is_stream_with_tables, stream_with_tables_plan
 from penstock.sql.planning.aggregate.planner import aggregate_plan, is_aggregation
 from penstock.sql.planning.aggregate.scalar_subqueries import has_scalar_subqueries, plan_beside_scalars
-from penstock.sql.planning.aggregate.stream_with_tables import is_stream_with_tables, stream_with_tables_plan
 from penstock.sql.planning.join.planner import is_window_join, join_plan
 from penstock.sql.planning.selection import select_plan
 from penstock.sql.scope import SqlCatalog

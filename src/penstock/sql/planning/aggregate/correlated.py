@@ -15,9 +15,9 @@ from penstock.sql.bound_trees import conjuncts
 from penstock.sql.kernel_expressions import NotCovered, lower
 from penstock.sql.nodes import WithinPercent
 from penstock.sql.plan import AggregateCall, AggregatePlan, CorrelatedGroups, Output
+from penstock.sql.planning.aggregate.approximate import APPROXIMATED, parameters
 from penstock.sql.planning.aggregate.correlated_conditions import Correlation, correlation_of
 from penstock.sql.planning.aggregate.planner import AggregateCalls, expressions_of, refuse_around_aggregates
-from penstock.sql.planning.aggregate.within import APPROXIMATED, parameters
 from penstock.sql.planning.relations import all_of
 from penstock.sql.planning.row_order import sorting_of
 from penstock.sql.scope import BoundSource, PaneEdges

@@ -5,22 +5,41 @@ The join is the question's own, or another query that it reads.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from sqlglot import exp
 
-from penstock.expr.expression import calls_user
+from penstock.catalog.model import Table
+from penstock.expr.expression import Column, calls_user
 from penstock.expr.windows import EVERYTHING
-from penstock.sql.binding.context import BoundQuery
+from penstock.operators.join.kernels.bounds import close
+from penstock.sql.binding.context import BoundQuery, WindowGraph
 from penstock.sql.binding.read_joins import read_outputs
 from penstock.sql.kernel_expressions import NotCovered
-from penstock.sql.plan import AggregateCall, AggregatePlan, JoinAggregatePlan, JoinPlan, Output, plan_from_json
-from penstock.sql.planning.aggregate.planner import SORTING, AggregateCalls, expressions_of, refuse_around_aggregates
+from penstock.sql.plan import (
+    AggregateCall,
+    AggregatePlan,
+    JoinAggregatePlan,
+    JoinPlan,
+    JoinTable,
+    Output,
+    plan_from_json,
+)
+from penstock.sql.planning.aggregate.planner import (
+    SORTING,
+    AggregateCalls,
+    expressions_of,
+    is_aggregation,
+    refuse_around_aggregates,
+)
 from penstock.sql.planning.aggregate.read_through import renamed
-from penstock.sql.planning.join.at_most_one_result import gives_one_each
-from penstock.sql.planning.one_stream import one_stream, predicates
+from penstock.sql.planning.aggregate.windows import share_own_window
+from penstock.sql.planning.join.extraction import extract_join
+from penstock.sql.planning.join.planner import join_plan
 from penstock.sql.planning.relations import all_of
 from penstock.sql.planning.row_order import sorting_of
+from penstock.sql.planning.selection import one_stream, predicates
 from penstock.sql.scope import SqlCatalog
 from penstock.types import BIGINT
 
@@ -102,3 +121,55 @@ def _over_results(bound: BoundQuery, query: exp.Select, ordered: bool) -> Aggreg
     if any(calls_user(e) for e in expressions_of(top)):
         raise NotCovered("aggregates with user functions run as Spark SQL")
     return top
+
+
+def is_stream_with_tables(bound: BoundQuery) -> bool:
+    """Whether FROM has one stream, and all that stands beside it, there and in subqueries, is ordinary tables."""
+    top, *inner = bound.collected.contexts
+    if top.select is not bound.query or top.algorithm is not None or any(c.graph for c in (top, *inner)):
+        return False
+    streams = [source for source in top.sources if source.kind == "sensors"]
+    tables = [source for context in (top, *inner) for source in context.sources if source not in streams]
+    return (
+        [(stream.needs_stream, stream.nullable) for stream in streams] == [(True, False)]
+        and bool(tables)
+        and all(table.kind == "ordinary" for table in tables)
+    )
+
+
+def stream_with_tables_plan(
+    bound: BoundQuery, check: Callable[[JoinPlan], None] = lambda join: None
+) -> JoinPlan | JoinAggregatePlan:
+    """The question as a join of its one stream, or NotCovered with the reason. `check` raises it where the join does not suffice."""
+    top = bound.collected.contexts[0]
+    stream = next(source for source in top.sources if source.kind == "sensors")
+    top.graph = WindowGraph((stream,), close(1, ()))
+    try:
+        if not is_aggregation(bound):
+            return join_plan(bound)
+        assert isinstance(bound.query, exp.Select)
+        share_own_window(top)
+        contexts = bound.collected.contexts
+        tables = {s.table.id: s.table for context in contexts for s in context.sources if s.table is not None}
+        query = bound.query
+
+        def suffices(join: JoinPlan) -> None:
+            check(join)
+            check_aggregates(bound, query, gives_one_each(join, tables))
+
+        # Once FROM reads the join's rows there is no way back to the log.
+        join = extract_join(bound, whole=True, check=suffices)
+        return aggregates_over_join(bound, join, gives_one_each(join, tables))
+    finally:
+        top.graph = None
+
+
+def gives_one_each(join: JoinPlan, tables: Mapping[int, Table]) -> bool:
+    """Of several streams one reading meets many: combinations of the same time would have no order."""
+    return len(join.inputs) == 1 and all(_meets_one_row(each, tables[each.table_id]) for each in join.tables)
+
+
+def _meets_one_row(joined: JoinTable, table: Table) -> bool:
+    """Whether the table says only that a row is there, or is looked up by its whole primary key."""
+    looked_up = {own.name for _, own in joined.keys if isinstance(own, Column)}
+    return not joined.is_shown or (bool(table.key) and looked_up.issuperset(table.key))

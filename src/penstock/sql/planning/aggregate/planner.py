@@ -27,12 +27,10 @@ from penstock.sql.plan import (
     scalar_name,
 )
 from penstock.sql.planning.aggregate.approximate import approximate_call, settled
-from penstock.sql.planning.aggregate.latch import UNREGISTERED
-from penstock.sql.planning.aggregate.own_windows import last
 from penstock.sql.planning.aggregate.read_through import read_selection, read_through
-from penstock.sql.planning.distinct import refuse_distinct
-from penstock.sql.planning.one_stream import one_stream, predicates
-from penstock.sql.planning.row_order import sorting_of
+from penstock.sql.planning.aggregate.windows import UNREGISTERED, last
+from penstock.sql.planning.row_order import refuse_distinct, sorting_of
+from penstock.sql.planning.selection import one_stream, predicates
 from penstock.sql.scope import PaneEdges, SqlCatalog
 from penstock.sql.values import DURATION, constant, external, type_of
 from penstock.types import BIGINT, BOOLEAN, DOUBLE, TIMESTAMP

@@ -8,22 +8,22 @@ from typing import cast
 
 from sqlglot import exp
 
-from penstock.expr.expression import Call, Expr, calls_user
+from penstock.catalog.model import TIME_COLUMN
+from penstock.expr.expression import Call, Column, Expr, calls_user, substituted
 from penstock.expr.windows import TimeWindow
 from penstock.operators.resample.nearest import Method
 from penstock.sql.binding.context import BoundQuery
 from penstock.sql.bound_trees import output_column, sources_in
 from penstock.sql.kernel_expressions import NotCovered, lower
 from penstock.sql.nodes import Resample
-from penstock.sql.plan import Output, Relation, ResampleCall, Resampling, resample_name
+from penstock.sql.plan import Output, Relation, ResampleCall, Resampling, SelectPlan, plan_from_json, resample_name
 from penstock.sql.planning.join.keys import EqualitySide, usable
 from penstock.sql.planning.relations import all_of
-from penstock.sql.planning.resample.read_through import read_selections
 from penstock.sql.planning.resample.rewrite import ResampleInputs, asked_of
 from penstock.sql.planning.row_order import sorting_of
 from penstock.sql.scope import BoundSource, SqlCatalog
 from penstock.sql.values import external, type_of
-from penstock.types import DOUBLE
+from penstock.types import DOUBLE, TIMESTAMP
 
 
 def resample_plan(bound: BoundQuery, state: SqlCatalog) -> Resampling:
@@ -141,3 +141,50 @@ class _Calls:
 def _expressions(plan: Resampling) -> list[Expr]:
     found = [o.expr for o in plan.outputs] + [c.value for c in plan.calls] + [e for pair in plan.keys for e in pair]
     return found + [e for e in (plan.times_predicate, plan.values_predicate, plan.having) if e is not None]
+
+
+def read_selections(plan: Resampling, times: BoundSource, values: BoundSource, state: SqlCatalog) -> Resampling:
+    """The plan in the columns of the tables, with the conditions of the queries that it reads beside its own."""
+    read = _selection(times, state)
+    if read is not None:
+        columns = _columns(read) | {
+            resample_name(i): Column(resample_name(i), c.type) for i, c in enumerate(plan.calls)
+        }
+        plan = replace(
+            plan,
+            outputs=tuple(replace(o, expr=substituted(o.expr, columns)) for o in plan.outputs),
+            having=None if plan.having is None else substituted(plan.having, columns),
+            times_predicate=_both(read, plan.times_predicate, columns),
+            keys=tuple((substituted(ours, columns), theirs) for ours, theirs in plan.keys),
+        )
+    read = _selection(values, state)
+    if read is not None:
+        columns = _columns(read)
+        plan = replace(
+            plan,
+            calls=tuple(replace(call, value=substituted(call.value, columns)) for call in plan.calls),
+            values_predicate=_both(read, plan.values_predicate, columns),
+            keys=tuple((ours, substituted(theirs, columns)) for ours, theirs in plan.keys),
+        )
+    return plan
+
+
+def _selection(source: BoundSource, state: SqlCatalog) -> SelectPlan | None:
+    """The selection that a source reads; None for a table."""
+    if source.kind != "query":
+        return None
+    read = plan_from_json(state.queries[source.name].plan).selection
+    if read is None:
+        raise NotCovered("RESAMPLE of the results of a window join, or at their times, runs as Spark SQL")
+    if any(output.expr.type != output.type for output in read.outputs):
+        raise NotCovered("RESAMPLE of a column that another query converts runs as Spark SQL")
+    return read
+
+
+def _columns(read: SelectPlan) -> dict[str, Expr]:
+    return {output.name: output.expr for output in read.outputs} | {TIME_COLUMN: Column(TIME_COLUMN, TIMESTAMP)}
+
+
+def _both(read: SelectPlan, own: Expr | None, columns: dict[str, Expr]) -> Expr | None:
+    mine = [] if own is None else [substituted(own, columns)]
+    return all_of([*mine, *([] if read.stream_predicate is None else [read.stream_predicate])])
