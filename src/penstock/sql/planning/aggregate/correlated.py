@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from penstock.expr.expression import Call, Expr, Literal, calls_user, is_static
+from penstock.expr.expression import Call, Expr, Literal, is_static
 from penstock.expr.windows import EVERYTHING, RowsWindow, TimeWindow, Window
 from penstock.operators.aggregate.approximate.within import WITHIN
 from penstock.sql.binding.approximate import says
@@ -14,23 +14,14 @@ from penstock.sql.binding.context import BoundQuery
 from penstock.sql.bound_trees import conjuncts
 from penstock.sql.kernel_expressions import NotCovered, lower
 from penstock.sql.nodes import WithinPercent
-from penstock.sql.plan import AggregateCall, AggregatePlan, CorrelatedGroups, Output
+from penstock.sql.plan import AggregateCall, AggregatePlan, CorrelatedGroups
 from penstock.sql.planning.aggregate.approximate import APPROXIMATED, parameters
 from penstock.sql.planning.aggregate.correlated_conditions import Correlation, correlation_of
-from penstock.sql.planning.aggregate.planner import AggregateCalls, expressions_of, refuse_around_aggregates
+from penstock.sql.planning.aggregate.planner import PLAIN, AggregateCalls, plan_of_rows, without_functions
 from penstock.sql.planning.relations import all_of
-from penstock.sql.planning.row_order import sorting_of
 from penstock.sql.scope import BoundSource, PaneEdges
 from penstock.sql.values import external, type_of
 from penstock.types import BIGINT, BOOLEAN, DOUBLE, INT
-
-_AGGREGATES: dict[type[exp.Expr], str] = {
-    exp.Count: "count",
-    exp.Sum: "sum",
-    exp.Avg: "avg",
-    exp.Min: "min",
-    exp.Max: "max",
-}
 
 
 def is_correlated(bound: BoundQuery) -> bool:
@@ -52,7 +43,6 @@ def correlated_plan(bound: BoundQuery) -> AggregatePlan:
     assert isinstance(query, exp.Select)
     outer, window = _one_stream(bound)
     assert outer.table is not None
-    refuse_around_aggregates(query, but=("order", "limit", "offset"))
     found: Correlation | None = None
     conditions: list[Expr] = []
     for condition in conjuncts(query.args.get("where")):
@@ -71,32 +61,20 @@ def correlated_plan(bound: BoundQuery) -> AggregatePlan:
     seen = [*own, *(condition for condition in conditions if not is_static(condition))]
     seen += [condition for key in found.keys for condition in key.known]
     taken = _Picked(query, context.scope.panes, found, (of, found.x), all_of(seen), window)
-    outputs = []
-    for place, (field, item) in enumerate(zip(bound.fields, query.expressions, strict=True)):
-        taken.say = says(query, place)
-        outputs.append(Output(field.name, field.type, taken.lower(item.this)))
-    taken.say = "value"
-    having = query.args.get("having")
-    kept = taken.lower(having.this) if having is not None else None
-    sorting = sorting_of(bound, taken.lower)
-    if any(taken.own_windows):
+    plan = plan_of_rows(bound, query, taken)
+    if plan.own_windows:
         raise NotCovered("an aggregate with a window of its own beside a subquery runs as Spark SQL")
     keys, picking = taken.picking()
-    plan = AggregatePlan(
+    plan = replace(
+        plan,
         table_id=outer.table.id,
         keys=keys,
         aggregates=tuple(taken.aggregates),
-        outputs=tuple(outputs),
         window=window,
         static_predicate=all_of(common),
-        having=kept,
-        panes=taken.panes,
-        sorted=sorting,
         picking=picking,
     )
-    if any(calls_user(e) for e in expressions_of(plan)):
-        raise NotCovered("aggregates with user functions run as Spark SQL")
-    return plan
+    return without_functions(plan)
 
 
 def _one_stream(bound: BoundQuery) -> tuple[BoundSource, Window]:
@@ -142,8 +120,8 @@ class _Picked(AggregateCalls):
             raise NotCovered(
                 "a correlated aggregate with SLIDE by no whole part of its width runs as Spark SQL, exactly"
             )
-        self.say = "value"
-        """What the column that is lowered says of its aggregate."""
+        self._query = query
+        self._say = "value"  # what the column that is lowered says of its aggregate
         self._correlation, self._compared, self._window = correlation, compared, window
         self._seen = seen if seen is not None else Literal(True, BOOLEAN)
         within = query.args.get("within")
@@ -152,8 +130,14 @@ class _Picked(AggregateCalls):
         rough = isinstance(within, WithinPercent) and isinstance(window, TimeWindow) and self.panes is None and asked
         self._within = within if rough else None
 
+    def output(self, place: int, node: exp.Expr) -> Expr:
+        self._say = says(self._query, place)
+        found = self.lower(node)
+        self._say = "value"
+        return found
+
     def call(self, aggregate: exp.Expr, filtered: exp.Filter | None) -> AggregateCall:
-        outer = _AGGREGATES.get(type(aggregate))
+        outer = PLAIN.get(type(aggregate))
         if outer is None or aggregate.expressions or aggregate.args.get("expression") is not None:
             raise NotCovered("this aggregate of rows that an inner one picks runs as Spark SQL, exactly")
         if isinstance(aggregate.this, exp.Distinct):
@@ -174,7 +158,7 @@ class _Picked(AggregateCalls):
         if self._within is None or outer not in APPROXIMATED or (outer != "count" and y.type == BIGINT):
             return replace(call, function=self._correlation.call(outer))
         assert isinstance(self._window, TimeWindow)
-        function = f"{self._correlation.call(outer, WITHIN)} {self.say}"
+        function = f"{self._correlation.call(outer, WITHIN)} {self._say}"
         fine = parameters(self._within, outer, self._window, self._correlation.is_band)
         return replace(call, function=function, parameter=fine)
 

@@ -11,37 +11,26 @@ from dataclasses import replace
 from sqlglot import exp
 
 from penstock.catalog.model import Table
-from penstock.expr.expression import Column, calls_user
-from penstock.expr.windows import EVERYTHING
+from penstock.expr.expression import Column
 from penstock.operators.join.kernels.bounds import close
 from penstock.sql.binding.context import BoundQuery, WindowGraph
 from penstock.sql.binding.read_joins import read_outputs
 from penstock.sql.kernel_expressions import NotCovered
 from penstock.sql.plan import (
-    AggregateCall,
     AggregatePlan,
     JoinAggregatePlan,
     JoinPlan,
     JoinTable,
-    Output,
     plan_from_json,
 )
-from penstock.sql.planning.aggregate.planner import (
-    SORTING,
-    AggregateCalls,
-    expressions_of,
-    is_aggregation,
-    refuse_around_aggregates,
-)
+from penstock.sql.planning.aggregate.planner import AggregateCalls, is_aggregation, plan_of_rows, without_functions
 from penstock.sql.planning.aggregate.read_through import renamed
 from penstock.sql.planning.aggregate.windows import share_own_window
 from penstock.sql.planning.join.extraction import extract_join
 from penstock.sql.planning.join.planner import join_plan
 from penstock.sql.planning.relations import all_of
-from penstock.sql.planning.row_order import sorting_of
 from penstock.sql.planning.selection import one_stream, predicates
 from penstock.sql.scope import SqlCatalog
-from penstock.types import BIGINT
 
 # What depends on an order of rows, which the results of a join need not have.
 _ORDERED = frozenset({"first", "last"})
@@ -85,42 +74,18 @@ def aggregates_over_read_join(bound: BoundQuery, state: SqlCatalog) -> Aggregate
     if over.own_windows:
         raise NotCovered("aggregates of another query's rows with several windows run as Spark SQL")
     top = renamed(replace(over, stream_predicate=all_of(asked)), columns)
-    if any(calls_user(e) for e in expressions_of(top)):
-        raise NotCovered("aggregates of what another query's functions computed run as Spark SQL")
-    return top
+    return without_functions(top, "aggregates of what another query's functions computed run as Spark SQL")
 
 
 def _over_results(bound: BoundQuery, query: exp.Select, ordered: bool) -> AggregatePlan:
-    refuse_around_aggregates(query, but=SORTING)
-    taken = AggregateCalls(query, bound.collected.contexts[0].scope.panes)
-    outputs = tuple(
-        Output(field.name, field.type, taken.lower(item.this))
-        for field, item in zip(bound.fields, query.expressions, strict=True)
-    )
-    having = query.args.get("having")
-    condition = taken.lower(having.this) if having is not None else None
-    sorting = sorting_of(bound, taken.lower)
-    own = tuple(taken.own_windows) if any(taken.own_windows) else ()
-    if own and taken.panes is not None:
+    top = plan_of_rows(bound, query, AggregateCalls(query, bound.collected.contexts[0].scope.panes))
+    if top.own_windows and top.panes is not None:
         raise NotCovered("an aggregate with a window of its own beside TUMBLE or SLIDE runs as Spark SQL")
-    for call in taken.aggregates:
+    for call in top.aggregates:
         out_of_order = call.function in _ORDERED and not ordered
         if out_of_order or call.function == "twa" or isinstance(call.parameter, tuple):
             raise NotCovered(f"{call.function.upper()} over a join runs as Spark SQL")
-    top = AggregatePlan(
-        table_id=0,
-        keys=taken.lowered_keys(),
-        aggregates=tuple(taken.aggregates) or (AggregateCall("count", (), BIGINT),),
-        outputs=outputs,
-        window=EVERYTHING,
-        having=condition,
-        panes=taken.panes,
-        own_windows=own,
-        sorted=sorting,
-    )
-    if any(calls_user(e) for e in expressions_of(top)):
-        raise NotCovered("aggregates with user functions run as Spark SQL")
-    return top
+    return without_functions(top)
 
 
 def is_stream_with_tables(bound: BoundQuery) -> bool:

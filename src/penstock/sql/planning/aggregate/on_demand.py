@@ -15,17 +15,11 @@ from penstock.sql.binding.context import BoundQuery, SelectContext
 from penstock.sql.bound_trees import output_column
 from penstock.sql.kernel_expressions import NotCovered, lower
 from penstock.sql.plan import Aggregate, OnDemand, Output, plan_from_json
+from penstock.sql.planning.aggregate.planner import PLAIN
 from penstock.sql.scope import SqlCatalog
 from penstock.sql.values import DURATION, external, type_of
 from penstock.types import BIGINT
 
-_FUNCTIONS: dict[type[exp.Expr], str] = {
-    exp.Count: "count",
-    exp.Sum: "sum",
-    exp.Avg: "avg",
-    exp.Min: "min",
-    exp.Max: "max",
-}
 _COVERED = {
     "sum": ("INT", "BIGINT", "DOUBLE"),
     "avg": ("INT", "BIGINT", "DOUBLE"),
@@ -92,7 +86,7 @@ def _lowered(item: exp.Expr, aggregates: list[Aggregate]) -> Expr:
 
 
 def _aggregate(call: exp.Expr) -> Aggregate:
-    function = _FUNCTIONS.get(type(call))
+    function = PLAIN.get(type(call))
     if function is None or any(value for key, value in call.args.items() if key not in ("this", "big_int")):
         raise NotCovered("another aggregate")
     if isinstance(call.this, exp.Star):

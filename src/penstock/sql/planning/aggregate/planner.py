@@ -35,12 +35,15 @@ from penstock.sql.scope import PaneEdges, SqlCatalog
 from penstock.sql.values import DURATION, constant, external, type_of
 from penstock.types import BIGINT, BOOLEAN, DOUBLE, TIMESTAMP
 
-_FUNCTIONS: dict[type[exp.Expr], str] = {
+PLAIN: dict[type[exp.Expr], str] = {
     exp.Count: "count",
     exp.Sum: "sum",
     exp.Avg: "avg",
     exp.Min: "min",
     exp.Max: "max",
+}
+_FUNCTIONS: dict[type[exp.Expr], str] = {
+    **PLAIN,
     exp.First: "first",
     exp.Last: "last",
     exp.Variance: "var_samp",
@@ -56,13 +59,6 @@ _FUNCTIONS: dict[type[exp.Expr], str] = {
 }
 SCALAR = "scalar"  # in the meta of a subquery's node: which of the question's values it is
 _OF_TWO = frozenset({"corr", "covar_samp", "covar_pop"})
-_REFUSED = (
-    ("order", "ORDER BY"),
-    ("limit", "LIMIT"),
-    ("offset", "OFFSET"),
-    ("windows", "a window function"),
-)
-SORTING = ("order", "limit", "offset")
 
 
 def is_aggregation(bound: BoundQuery) -> bool:
@@ -74,36 +70,23 @@ def aggregate_plan(bound: BoundQuery, state: SqlCatalog | None = None) -> Aggreg
     query, source = one_stream(bound, queries=state is not None)
     read = read_selection(source, state) if state is not None else None
     table_id = read.table_id if read is not None else source.table.id if source.table is not None else 0
-    refuse_around_aggregates(query, but=SORTING)
+    context = bound.collected.contexts[0]
     window = source.window or EVERYTHING
-    taken = AggregateCalls(query, bound.collected.contexts[0].scope.panes)
-    outputs = tuple(
-        Output(field.name, field.type, taken.lower(item.this))
-        for field, item in zip(bound.fields, query.expressions, strict=True)
-    )
-    having = query.args.get("having")
-    condition = taken.lower(having.this) if having is not None else None
-    sorting = sorting_of(bound, taken.lower)
-    own = tuple(taken.own_windows) if any(taken.own_windows) else ()
-    if own and (taken.panes is not None or isinstance(window, RowsWindow)):
+    plan = plan_of_rows(bound, query, AggregateCalls(query, context.scope.panes))
+    own = plan.own_windows
+    if own and (plan.panes is not None or isinstance(window, RowsWindow)):
         raise NotCovered("an aggregate with a window of its own beside TUMBLE, SLIDE or LAST runs as Spark SQL")
-    if own and all(own) and not bound.collected.contexts[0].windows.explicit:
+    if own and all(own) and not context.windows.explicit:
         window = last(max(us for us in own if us is not None))
     static, stream = predicates(query)
-    plan = AggregatePlan(
+    plan = replace(
+        plan,
         table_id=table_id,
-        keys=taken.lowered_keys(),
-        aggregates=tuple(settled(a, taken.panes, window) for a in taken.aggregates)
-        or (AggregateCall("count", (), BIGINT),),
-        outputs=outputs,
+        aggregates=tuple(settled(call, plan.panes, window) for call in plan.aggregates),
         window=window,
         static_predicate=static,
         stream_predicate=stream,
-        having=condition,
-        panes=taken.panes,
-        own_windows=own,
-        sorted=sorting,
-        latch=UNREGISTERED if bound.collected.contexts[0].scope.latch is not None else None,
+        latch=UNREGISTERED if context.scope.latch is not None else None,
     )
     if plan.latch is not None and own:
         raise NotCovered("an aggregate with a window of its own forgets")
@@ -111,22 +94,41 @@ def aggregate_plan(bound: BoundQuery, state: SqlCatalog | None = None) -> Aggreg
         if plan.latch is not None:
             raise NotCovered("a state without end over another query, whose rows come a cycle later, runs as Spark SQL")
         plan = read_through(plan, read, source.name)
-    if any(calls_user(e) for e in expressions_of(plan)):
-        raise NotCovered("aggregates with user functions run as Spark SQL")
-    return plan
+    return without_functions(plan)
 
 
-def refuse_around_aggregates(query: exp.Select, but: tuple[str, ...] = ()) -> None:
-    for key, words in _REFUSED:
-        if query.args.get(key) and key not in but:
-            raise NotCovered(f"{words} over aggregates runs as Spark SQL")
+def plan_of_rows(bound: BoundQuery, query: exp.Select, taken: AggregateCalls) -> AggregatePlan:
+    """What a SELECT asks of its rows, whatever these are: its table and window say nothing yet."""
+    if query.args.get("windows"):
+        raise NotCovered("a window function over aggregates runs as Spark SQL")
     refuse_distinct(query)
+    having = query.args.get("having")
+    return AggregatePlan(
+        table_id=0,
+        outputs=tuple(
+            Output(field.name, field.type, taken.output(place, item.this))
+            for place, (field, item) in enumerate(zip(bound.fields, query.expressions, strict=True))
+        ),
+        having=taken.lower(having.this) if having is not None else None,
+        sorted=sorting_of(bound, taken.lower),
+        keys=taken.lowered_keys(),
+        aggregates=tuple(taken.aggregates) or (AggregateCall("count", (), BIGINT),),
+        window=EVERYTHING,
+        panes=taken.panes,
+        own_windows=tuple(taken.own_windows) if any(taken.own_windows) else (),
+    )
 
 
-def expressions_of(plan: AggregatePlan) -> list[Expr]:
+def without_functions(
+    plan: AggregatePlan, reason: str = "aggregates with user functions run as Spark SQL"
+) -> AggregatePlan:
+    """The plan, or NotCovered where it calls users' functions."""
     found = [*plan.keys, *(a for call in plan.aggregates for a in call.arguments), *(o.expr for o in plan.outputs)]
     found += [o.expr for o in plan.sorted.hidden] if plan.sorted is not None else []
-    return found + [e for e in (plan.static_predicate, plan.stream_predicate, plan.having) if e is not None]
+    found += [e for e in (plan.static_predicate, plan.stream_predicate, plan.having) if e is not None]
+    if any(calls_user(e) for e in found):
+        raise NotCovered(reason)
+    return plan
 
 
 class AggregateCalls:
@@ -157,6 +159,10 @@ class AggregateCalls:
     def lower(self, node: exp.Expr) -> Expr:
         """The expression over keys and aggregates."""
         return lower(node.copy().transform(self._replaced, copy=False))
+
+    def output(self, place: int, node: exp.Expr) -> Expr:
+        """An item of the SELECT list."""
+        return self.lower(node)
 
     def call(self, aggregate: exp.Expr, filtered: exp.Filter | None) -> AggregateCall:
         """What slices keep for an aggregate, with the FILTER around it."""
