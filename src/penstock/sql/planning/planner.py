@@ -8,11 +8,14 @@ from functools import partial
 from sqlglot import exp
 
 from penstock.errors import error
+from penstock.expr.windows import TimeWindow
 from penstock.sql.binding.approximate import check_within
 from penstock.sql.binding.context import BindingInput, BoundQuery, Collected, SystemTables
 from penstock.sql.binding.query import QueryBinder
 from penstock.sql.kernel_expressions import NotCovered
+from penstock.sql.nodes import Duration, OwnWindow
 from penstock.sql.plan import (
+    AggregatePlan,
     Plan,
     QueryAggregatePlan,
     ResamplePlan,
@@ -21,7 +24,7 @@ from penstock.sql.plan import (
 )
 from penstock.sql.planning.aggregate.join_results import aggregates_over_join, aggregates_over_read_join
 from penstock.sql.planning.aggregate.on_demand import on_demand
-from penstock.sql.planning.aggregate.planner import is_aggregation
+from penstock.sql.planning.aggregate.planner import aggregate_plan, is_aggregation
 from penstock.sql.planning.aggregate.windows import check_latch, refuse_uncovered, share_own_window, take_own_windows
 from penstock.sql.planning.join.extraction import extract_join
 from penstock.sql.planning.join.planner import is_window_join
@@ -178,3 +181,31 @@ def invocation_of(select: Select, state: SqlCatalog) -> str | None:
         return None
     name = fold(table.this)
     return name if name in state.queries and name not in state.tables else None
+
+
+def asked_of_slices(select: Select, state: SqlCatalog) -> AggregatePlan | None:
+    """The question, if Spark SQL has no words for it: averages over time, and aggregates with different windows."""
+    twa = any(call.name.lower() == "twa" for call in select.query.find_all(exp.Anonymous))
+    if not twa and select.query.find(OwnWindow, Duration) is None:
+        return None
+    asked = asked_once(select, state)
+    if asked is None:
+        return None
+    own = set(asked.own_windows)
+    several = len(own) > 1 or bool(own and select.query.args.get("begin_end"))
+    return asked if several or any(call.function == "twa" for call in asked.aggregates) else None
+
+
+def asked_once(select: Select, state: SqlCatalog) -> AggregatePlan | None:
+    """The question as aggregates over a window of one stream; None where it is something else. The tree stays as it is."""
+    if select.as_of is not None:
+        return None
+    bound = bind_query(select, state, standing=False)
+    group_distinct(bound)
+    if not is_aggregation(bound):
+        return None
+    try:
+        plan = aggregate_plan(bound)
+    except NotCovered:
+        return None
+    return plan if isinstance(plan.window, TimeWindow) else None
