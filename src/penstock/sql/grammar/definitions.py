@@ -203,10 +203,7 @@ def drop(parser: PenstockParser) -> Drop:
     if kind == "query" and parser.take("LIKE"):
         return Drop(kind, (), like=parser.text_literal("a pattern in quotes"), cascade=_cascade(parser))
     if_exists = parser.take("IF", "EXISTS")
-    names = [_dropped(parser, kind)]
-    while parser.take(","):
-        names.append(_dropped(parser, kind))
-    texts, places = zip(*names, strict=True)
+    texts, places = zip(*parser.several(lambda: _dropped(parser, kind)), strict=True)
     return Drop(kind, texts, if_exists, _cascade(parser), names_at=places, name_at=places[0])
 
 
