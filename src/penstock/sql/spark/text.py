@@ -20,9 +20,15 @@ from penstock.sql.binding.approximate import is_approximate_call
 from penstock.sql.bound_trees import call_of
 from penstock.sql.functions import CALLS
 from penstock.sql.nodes import SIMILAR, Const, SampleCondition
-from penstock.sql.spark.approximate import spark_aggregate
-from penstock.sql.spark.bounded_text import bounded_text
-from penstock.sql.spark.function_forms import COMPARED_MAX, NESTED_ARRAYS, SHORT_TEXT, fill, spark_form
+from penstock.sql.spark.function_forms import (
+    COMPARED_MAX,
+    NESTED_ARRAYS,
+    SHORT_TEXT,
+    bounded_text,
+    fill,
+    spark_aggregate,
+    spark_form,
+)
 from penstock.sql.spark.node_check import check_nodes
 from penstock.sql.values import DURATION, external, type_of
 from penstock.types import BIGINT, BOOLEAN, DOUBLE, INT, TEXT, TIMESTAMP, Type
