@@ -29,8 +29,7 @@ from penstock.sql.planning.aggregate.windows import check_latch, refuse_uncovere
 from penstock.sql.planning.join.extraction import extract_join
 from penstock.sql.planning.join.planner import is_window_join
 from penstock.sql.planning.relations import place_relations, settle
-from penstock.sql.planning.resample.planner import after_scans, resample_plan
-from penstock.sql.planning.resample.rewrite import resamples, write_out_resamples
+from penstock.sql.planning.resample import after_scans, resample_plan, resamples, write_out_resamples
 from penstock.sql.planning.row_order import group_distinct, ungroup_distinct
 from penstock.sql.planning.rules import SELECTION, rules_for
 from penstock.sql.positions import point

@@ -23,8 +23,13 @@ from penstock.sql.plan import (
     JoinTable,
     plan_from_json,
 )
-from penstock.sql.planning.aggregate.planner import AggregateCalls, is_aggregation, plan_of_rows, without_functions
-from penstock.sql.planning.aggregate.read_through import renamed
+from penstock.sql.planning.aggregate.planner import (
+    AggregateCalls,
+    is_aggregation,
+    plan_of_rows,
+    renamed,
+    without_functions,
+)
 from penstock.sql.planning.aggregate.windows import share_own_window
 from penstock.sql.planning.join.extraction import extract_join
 from penstock.sql.planning.join.planner import join_plan

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from sqlglot import exp
 
-from penstock.expr.expression import Call, Expr, Literal, calls_user
+from penstock.catalog.model import TIME_COLUMN
+from penstock.expr.expression import Call, Column, Expr, Literal, calls_user, substituted
 from penstock.expr.windows import EVERYTHING, RowsWindow
 from penstock.operators.aggregate.partials.cell_sums import Panes
 from penstock.operators.aggregate.partials.registry import partial_for
@@ -22,16 +24,18 @@ from penstock.sql.plan import (
     AggregateCall,
     AggregatePlan,
     Output,
+    SelectPlan,
     aggregate_name,
     key_name,
+    plan_from_json,
     scalar_name,
 )
 from penstock.sql.planning.aggregate.approximate import approximate_call, settled
-from penstock.sql.planning.aggregate.read_through import read_selection, read_through
 from penstock.sql.planning.aggregate.windows import UNREGISTERED, last
+from penstock.sql.planning.relations import all_of
 from penstock.sql.planning.row_order import refuse_distinct, sorting_of
 from penstock.sql.planning.selection import one_stream, predicates
-from penstock.sql.scope import PaneEdges, SqlCatalog
+from penstock.sql.scope import BoundSource, PaneEdges, SqlCatalog
 from penstock.sql.values import DURATION, constant, external, type_of
 from penstock.types import BIGINT, BOOLEAN, DOUBLE, TIMESTAMP
 
@@ -270,3 +274,42 @@ def _percentile(node: exp.Expr, words: str) -> AggregateCall:
     ):
         raise NotCovered(f"{words} of anything but a value and a constant runs as Spark SQL")
     return AggregateCall("percentile", (lower(values[0]),), external(type_of(node)), float(fraction.value))
+
+
+def read_selection(source: BoundSource, state: SqlCatalog) -> SelectPlan | None:
+    """The selection that a source reads; None for a table."""
+    if source.kind != "query":
+        return None
+    read = plan_from_json(state.queries[source.name].plan).selection
+    if read is None:
+        raise NotCovered("aggregates over the results of a window join run as Spark SQL")
+    return read
+
+
+def read_through(plan: AggregatePlan, read: SelectPlan, name: str) -> AggregatePlan:
+    """An aggregation of the columns of a selection as one of the stream below, with the conditions of both.
+
+    NOW is that of the selection's sensors, whatever the reader asks of its columns: those are conditions on readings.
+    """
+    columns = {o.name: o.expr for o in read.outputs} | {TIME_COLUMN: Column(TIME_COLUMN, TIMESTAMP)}
+    plan = renamed(plan, columns)
+    asked = (read.stream_predicate, plan.static_predicate, plan.stream_predicate)
+    conditions = all_of([condition for condition in asked if condition is not None])
+    return replace(plan, static_predicate=read.static_predicate, stream_predicate=conditions, reads=name)
+
+
+def renamed(plan: AggregatePlan, columns: Mapping[str, Expr]) -> AggregatePlan:
+    """The same plan with what stands for each column."""
+    aggregates = tuple(
+        replace(call, arguments=tuple(substituted(a, columns) for a in call.arguments)) for call in plan.aggregates
+    )
+    for before, call in zip(plan.aggregates, aggregates, strict=True):
+        types = tuple(a.type for a in call.arguments)
+        if types != tuple(a.type for a in before.arguments) or partial_for(call.function, types) is None:
+            raise NotCovered("aggregates of a column that another query converts run as Spark SQL")
+    static, stream = (
+        None if condition is None else substituted(condition, columns)
+        for condition in (plan.static_predicate, plan.stream_predicate)
+    )
+    keys = tuple(substituted(key, columns) for key in plan.keys)
+    return replace(plan, keys=keys, aggregates=aggregates, static_predicate=static, stream_predicate=stream)
