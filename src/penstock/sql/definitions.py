@@ -18,6 +18,7 @@ from penstock.sql.statements import (
     CreateFunction,
     CreateStreamType,
     CreateTable,
+    Statement,
     StatementOption,
 )
 from penstock.types import Field
@@ -167,10 +168,7 @@ def _check_fields(statement: CreateTable | CreateStreamType, fields: tuple[Field
         seen.add(field.name)
 
 
-_Statement = CreateTable | CreateStreamType | CreateFunction | AddColumn
-
-
-def _check_name(name: str, statement: _Statement, at: Span | None, kind: str) -> None:
+def _check_name(name: str, statement: Statement, at: Span | None, kind: str) -> None:
     if name.startswith("_"):
         statement.refuse(at, f'the {kind} name "{name}" begins with an underscore, which marks columns of the system')
     if not name or len(name) > 128:

@@ -13,7 +13,6 @@ from typing import NoReturn, cast
 
 from sqlglot import exp
 
-from penstock.catalog.model import TIME_COLUMN
 from penstock.errors import error
 from penstock.expr.expression import Call, Column, Expr, calls_user, substituted
 from penstock.expr.windows import FOREVER, Bound, RowsWindow, TimeWindow
@@ -22,13 +21,14 @@ from penstock.sql.binding.context import BoundQuery, Collected, SelectContext
 from penstock.sql.bound_trees import call_of, conjuncts, hidden_column, output_column, sources_in, time_of
 from penstock.sql.kernel_expressions import NotCovered, lower
 from penstock.sql.nodes import Hold, Resample
-from penstock.sql.plan import Output, Relation, ResampleCall, Resampling, SelectPlan, plan_from_json, resample_name
+from penstock.sql.plan import Output, Relation, ResampleCall, Resampling, SelectPlan, resample_name
 from penstock.sql.planning.join.keys import EqualitySide, usable
 from penstock.sql.planning.relations import all_of
 from penstock.sql.planning.row_order import sorting_of
+from penstock.sql.planning.selection import read_columns, read_selection
 from penstock.sql.scope import BoundSource, SqlCatalog
 from penstock.sql.values import external, type_of, typed
-from penstock.types import BIGINT, BOOLEAN, DOUBLE, TIMESTAMP
+from penstock.types import BIGINT, BOOLEAN, DOUBLE
 
 
 def resample_plan(bound: BoundQuery, state: SqlCatalog) -> Resampling:
@@ -152,7 +152,7 @@ def read_selections(plan: Resampling, times: BoundSource, values: BoundSource, s
     """The plan in the columns of the tables, with the conditions of the queries that it reads beside its own."""
     read = _selection(times, state)
     if read is not None:
-        columns = _columns(read) | {
+        columns = read_columns(read) | {
             resample_name(i): Column(resample_name(i), c.type) for i, c in enumerate(plan.calls)
         }
         plan = replace(
@@ -164,7 +164,7 @@ def read_selections(plan: Resampling, times: BoundSource, values: BoundSource, s
         )
     read = _selection(values, state)
     if read is not None:
-        columns = _columns(read)
+        columns = read_columns(read)
         plan = replace(
             plan,
             calls=tuple(replace(call, value=substituted(call.value, columns)) for call in plan.calls),
@@ -176,18 +176,11 @@ def read_selections(plan: Resampling, times: BoundSource, values: BoundSource, s
 
 def _selection(source: BoundSource, state: SqlCatalog) -> SelectPlan | None:
     """The selection that a source reads; None for a table."""
-    if source.kind != "query":
-        return None
-    read = plan_from_json(state.queries[source.name].plan).selection
-    if read is None:
-        raise NotCovered("RESAMPLE of the results of a window join, or at their times, runs as Spark SQL")
-    if any(output.expr.type != output.type for output in read.outputs):
+    over_join = "RESAMPLE of the results of a window join, or at their times, runs as Spark SQL"
+    read = read_selection(source, state, over_join)
+    if read is not None and any(output.expr.type != output.type for output in read.outputs):
         raise NotCovered("RESAMPLE of a column that another query converts runs as Spark SQL")
     return read
-
-
-def _columns(read: SelectPlan) -> dict[str, Expr]:
-    return {output.name: output.expr for output in read.outputs} | {TIME_COLUMN: Column(TIME_COLUMN, TIMESTAMP)}
 
 
 def _both(read: SelectPlan, own: Expr | None, columns: dict[str, Expr]) -> Expr | None:

@@ -1,18 +1,20 @@
-"""Bound SELECT -> SelectPlan: readings of one stream."""
+"""Questions about one stream: bound SELECT -> SelectPlan, and the selection that a question about another query reads."""
 
 from __future__ import annotations
 
 from sqlglot import exp
 
-from penstock.expr.expression import Expr, is_static
+from penstock.catalog.model import TIME_COLUMN
+from penstock.expr.expression import Column, Expr, is_static
 from penstock.expr.windows import EVERYTHING
 from penstock.sql.binding.context import BoundQuery
 from penstock.sql.bound_trees import conjuncts
 from penstock.sql.kernel_expressions import NotCovered, lower
 from penstock.sql.nodes import Hold
-from penstock.sql.plan import Lasting, Output, SelectPlan
+from penstock.sql.plan import Lasting, Output, SelectPlan, plan_from_json
 from penstock.sql.planning.relations import all_of, refuse_clauses
-from penstock.sql.scope import BoundSource
+from penstock.sql.scope import BoundSource, SqlCatalog
+from penstock.types import TIMESTAMP
 
 
 def one_stream(bound: BoundQuery, queries: bool = False) -> tuple[exp.Select, BoundSource]:
@@ -78,3 +80,18 @@ def _lasting(held: list[Hold], beside: Expr | None) -> Lasting | None:
     if len(held) > 1:
         raise NotCovered("more than one condition that has to hold FOR some time runs as Spark SQL")
     return Lasting(held[0].us, beside) if held else None
+
+
+def read_selection(source: BoundSource, state: SqlCatalog, over_join: str) -> SelectPlan | None:
+    """The selection that a source reads; None for a table. `over_join`: why the results of a join are not covered."""
+    if source.kind != "query":
+        return None
+    read = plan_from_json(state.queries[source.name].plan).selection
+    if read is None:
+        raise NotCovered(over_join)
+    return read
+
+
+def read_columns(read: SelectPlan) -> dict[str, Expr]:
+    """What the columns of a selection mean in those of its table."""
+    return {output.name: output.expr for output in read.outputs} | {TIME_COLUMN: Column(TIME_COLUMN, TIMESTAMP)}

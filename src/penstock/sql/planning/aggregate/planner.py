@@ -7,8 +7,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from penstock.catalog.model import TIME_COLUMN
-from penstock.expr.expression import Call, Column, Expr, Literal, calls_user, substituted
+from penstock.expr.expression import Call, Expr, Literal, calls_user, substituted
 from penstock.expr.windows import EVERYTHING, RowsWindow
 from penstock.operators.aggregate.partials.cell_sums import Panes
 from penstock.operators.aggregate.partials.registry import partial_for
@@ -27,15 +26,14 @@ from penstock.sql.plan import (
     SelectPlan,
     aggregate_name,
     key_name,
-    plan_from_json,
     scalar_name,
 )
 from penstock.sql.planning.aggregate.approximate import approximate_call, settled
 from penstock.sql.planning.aggregate.windows import UNREGISTERED, last
 from penstock.sql.planning.relations import all_of
 from penstock.sql.planning.row_order import refuse_distinct, sorting_of
-from penstock.sql.planning.selection import one_stream, predicates
-from penstock.sql.scope import BoundSource, PaneEdges, SqlCatalog
+from penstock.sql.planning.selection import one_stream, predicates, read_columns, read_selection
+from penstock.sql.scope import PaneEdges, SqlCatalog
 from penstock.sql.values import DURATION, constant, external, type_of
 from penstock.types import BIGINT, BOOLEAN, DOUBLE, TIMESTAMP
 
@@ -72,7 +70,8 @@ def is_aggregation(bound: BoundQuery) -> bool:
 def aggregate_plan(bound: BoundQuery, state: SqlCatalog | None = None) -> AggregatePlan:
     """The question as slices of one stream, or NotCovered with the reason. `state`: it may read another query."""
     query, source = one_stream(bound, queries=state is not None)
-    read = read_selection(source, state) if state is not None else None
+    over_join = "aggregates over the results of a window join run as Spark SQL"
+    read = read_selection(source, state, over_join) if state is not None else None
     table_id = read.table_id if read is not None else source.table.id if source.table is not None else 0
     context = bound.collected.contexts[0]
     window = source.window or EVERYTHING
@@ -276,14 +275,7 @@ def _percentile(node: exp.Expr, words: str) -> AggregateCall:
     return AggregateCall("percentile", (lower(values[0]),), external(type_of(node)), float(fraction.value))
 
 
-def read_selection(source: BoundSource, state: SqlCatalog) -> SelectPlan | None:
-    """The selection that a source reads; None for a table."""
-    if source.kind != "query":
-        return None
-    read = plan_from_json(state.queries[source.name].plan).selection
-    if read is None:
-        raise NotCovered("aggregates over the results of a window join run as Spark SQL")
-    return read
+# -- aggregates over another query: a select-project one is written out, so that its rows are sliced like any other's
 
 
 def read_through(plan: AggregatePlan, read: SelectPlan, name: str) -> AggregatePlan:
@@ -291,8 +283,7 @@ def read_through(plan: AggregatePlan, read: SelectPlan, name: str) -> AggregateP
 
     NOW is that of the selection's sensors, whatever the reader asks of its columns: those are conditions on readings.
     """
-    columns = {o.name: o.expr for o in read.outputs} | {TIME_COLUMN: Column(TIME_COLUMN, TIMESTAMP)}
-    plan = renamed(plan, columns)
+    plan = renamed(plan, read_columns(read))
     asked = (read.stream_predicate, plan.static_predicate, plan.stream_predicate)
     conditions = all_of([condition for condition in asked if condition is not None])
     return replace(plan, static_predicate=read.static_predicate, stream_predicate=conditions, reads=name)
