@@ -140,10 +140,7 @@ class Scope:
         if len(found) > 1:
             names = [f"{source.alias}.{'.'.join(parts)}" for source, _, _ in found]
             raise error(
-                "ambiguous_column",
-                column=".".join(parts),
-                candidates=" or ".join(names),
-                hint=f"write {names[0]}",
+                "ambiguous_column", column=".".join(parts), candidates=" or ".join(names), hint=f"write {names[0]}"
             )
         return found[0] if found else None
 

@@ -14,14 +14,7 @@ from penstock.sql.binding.context import BindingInput, BoundQuery, Collected, Sy
 from penstock.sql.binding.query import QueryBinder
 from penstock.sql.kernel_expressions import NotCovered
 from penstock.sql.nodes import Duration, OwnWindow
-from penstock.sql.plan import (
-    AggregatePlan,
-    Plan,
-    QueryAggregatePlan,
-    ResamplePlan,
-    SparkPlan,
-    TreePlan,
-)
+from penstock.sql.plan import AggregatePlan, Plan, QueryAggregatePlan, ResamplePlan, SparkPlan, TreePlan
 from penstock.sql.planning.aggregate.join_results import aggregates_over_join, aggregates_over_read_join
 from penstock.sql.planning.aggregate.on_demand import on_demand
 from penstock.sql.planning.aggregate.planner import aggregate_plan, is_aggregation
@@ -138,9 +131,7 @@ def plan_query(
         outputs=tuple((field.name, field.type) for field in bound.fields),
         reason=reason,
         functions=tuple(sorted(bound.collected.functions)),
-        inlined=tuple(
-            sorted(bound.collected.queries - {r.table for r in relations if r.kind in _OF_QUERIES}),
-        ),
+        inlined=tuple(sorted(bound.collected.queries - {r.table for r in relations if r.kind in _OF_QUERIES})),
         core=core,
     )
 

@@ -366,8 +366,7 @@ def _resampled(call: Resample, times: BoundSource, values: BoundSource) -> exp.E
         this=_double(_paren(exp.Sub, at, low_time)), expression=_double(_paren(exp.Sub, high_time, low_time.copy()))
     )
     line = exp.Add(
-        this=low.copy(),
-        expression=exp.Mul(this=_paren(exp.Sub, high, low.copy()), expression=exp.Paren(this=share)),
+        this=low.copy(), expression=exp.Mul(this=_paren(exp.Sub, high, low.copy()), expression=exp.Paren(this=share))
     )
     exact = exp.If(this=exp.EQ(this=low_time.copy(), expression=at.copy()), true=low)
     return typed(exp.Case(ifs=[exact], default=line), DOUBLE)

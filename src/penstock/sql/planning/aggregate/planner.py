@@ -37,13 +37,7 @@ from penstock.sql.scope import PaneEdges, SqlCatalog
 from penstock.sql.values import DURATION, constant, external, type_of
 from penstock.types import BIGINT, BOOLEAN, DOUBLE, TIMESTAMP
 
-PLAIN: dict[type[exp.Expr], str] = {
-    exp.Count: "count",
-    exp.Sum: "sum",
-    exp.Avg: "avg",
-    exp.Min: "min",
-    exp.Max: "max",
-}
+PLAIN: dict[type[exp.Expr], str] = {exp.Count: "count", exp.Sum: "sum", exp.Avg: "avg", exp.Min: "min", exp.Max: "max"}
 _FUNCTIONS: dict[type[exp.Expr], str] = {
     **PLAIN,
     exp.First: "first",
