@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from penstock.catalog.model import TIME_COLUMN, Deduplicate, Function, StreamColumn, StreamType, Table, TableOptions
+from penstock.catalog.state import CatalogState
 from penstock.errors import PenstockError, error, suggest
 from penstock.sql.dialect import PenstockParser
 from penstock.sql.durations import duration_us
 from penstock.sql.functions import CALLS
 from penstock.sql.positions import Span
-from penstock.sql.scope import SqlCatalog
 from penstock.sql.spark.text_check import known_functions
 from penstock.sql.statements import (
     AddColumn,
@@ -34,7 +34,7 @@ class TableDefinition(NamedTuple):
     options: TableOptions
 
 
-def bind_create_table(statement: CreateTable, state: SqlCatalog) -> TableDefinition:
+def bind_create_table(statement: CreateTable, state: CatalogState) -> TableDefinition:
     """The table a statement describes. Raises invalid_definition, invalid_option, stream_type_not_found."""
     _check_name(statement.name, statement, statement.name_at, "table")
     streams = [c for c in statement.columns if c.type is None]
@@ -76,7 +76,7 @@ def _key(statement: CreateTable, static: list[ColumnDefinition], sensors: bool) 
     return statement.key
 
 
-def _stream(statement: CreateTable, column: ColumnDefinition, state: SqlCatalog) -> StreamColumn:
+def _stream(statement: CreateTable, column: ColumnDefinition, state: CatalogState) -> StreamColumn:
     if column.stream_fields is not None:
         _check_fields(statement, column.stream_fields, column.at)
         return StreamColumn(column.name, column.stream_fields)
@@ -140,7 +140,7 @@ def bind_create_function(statement: CreateFunction) -> Function:
     )
 
 
-def bind_add_column(statement: AddColumn, state: SqlCatalog) -> tuple[Table, Field, bool]:
+def bind_add_column(statement: AddColumn, state: CatalogState) -> tuple[Table, Field, bool]:
     """The table, the new column and whether it is a field of the stream."""
     table = state.tables.get(statement.table)
     if table is None:

@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from penstock.catalog.model import Table
 from penstock.catalog.rollup_records import RollupDefinition, Tier
+from penstock.catalog.state import CatalogState
 from penstock.errors import error, suggest
 from penstock.expr.expression import columns_of
 from penstock.expr.windows import EVERYTHING
@@ -20,7 +21,6 @@ from penstock.sql.plan import AggregatePlan, aggregate_name
 from penstock.sql.planning.aggregate.planner import aggregate_plan, is_aggregation
 from penstock.sql.planning.planner import bind_query
 from penstock.sql.positions import span_of
-from penstock.sql.scope import SqlCatalog
 from penstock.sql.statements import CreateRollup, TierClause
 from penstock.types import format_duration
 
@@ -40,7 +40,7 @@ _KEPT = "a rollup keeps COUNT, SUM, AVG, MIN, MAX, FIRST, LAST, VARIANCE, STDDEV
 _INSTEAD: dict[str | None, str] = {"distinct": "APPROX_DISTINCT", "values": "APPROX_PERCENTILE"}
 
 
-def bind_create_rollup(statement: CreateRollup, state: SqlCatalog) -> tuple[RollupDefinition, AggregatePlan]:
+def bind_create_rollup(statement: CreateRollup, state: CatalogState) -> tuple[RollupDefinition, AggregatePlan]:
     """The rollup a statement describes, without its number, its plan's text and where it begins."""
     table = _table(statement, state)
     plan = replace(_plan(statement, state), window=EVERYTHING)
@@ -48,7 +48,7 @@ def bind_create_rollup(statement: CreateRollup, state: SqlCatalog) -> tuple[Roll
     return RollupDefinition(0, statement.name, table.id, table.name, statement.select.sql, b"{}", tiers), plan
 
 
-def _table(statement: CreateRollup, state: SqlCatalog) -> Table:
+def _table(statement: CreateRollup, state: CatalogState) -> Table:
     found = state.tables.get(statement.table)
     if found is None:
         hint = suggest(statement.table, state.tables)
@@ -62,7 +62,7 @@ def _table(statement: CreateRollup, state: SqlCatalog) -> Table:
     return found
 
 
-def _plan(statement: CreateRollup, state: SqlCatalog) -> AggregatePlan:
+def _plan(statement: CreateRollup, state: CatalogState) -> AggregatePlan:
     query = statement.select.query
     for name, words in _CLAUSES:
         clause = query.args.get(name)

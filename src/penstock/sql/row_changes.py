@@ -11,6 +11,7 @@ from typing import Any
 from sqlglot import exp
 
 from penstock.catalog.model import Table
+from penstock.catalog.state import CatalogState
 from penstock.errors import PenstockError, error, suggest
 from penstock.expr.evaluate import evaluate
 from penstock.expr.expression import Expr, UserCall, walk
@@ -19,7 +20,7 @@ from penstock.sql.bound_trees import output_column
 from penstock.sql.kernel_expressions import NotCovered, lower
 from penstock.sql.nodes import Const
 from penstock.sql.positions import span_of
-from penstock.sql.scope import BoundSource, Scope, SourceColumn, SqlCatalog
+from penstock.sql.scope import BoundSource, Scope, SourceColumn
 from penstock.sql.statements import Delete, Insert, Update
 from penstock.sql.values import constant, convert, external, meet, number, show, type_of
 from penstock.types import BIGINT, DOUBLE, INT, TEXT, Type
@@ -50,7 +51,7 @@ class BoundDelete:
     where: Expr | None
 
 
-def bind_insert(statement: Insert, state: SqlCatalog) -> BoundInsert:
+def bind_insert(statement: Insert, state: CatalogState) -> BoundInsert:
     """Check columns and values. Missing columns are NULL; a NULL key is for the catalog to refuse."""
     table = _table(statement, state)
     targets = _targets(table)
@@ -77,7 +78,7 @@ def bind_insert(statement: Insert, state: SqlCatalog) -> BoundInsert:
     return BoundInsert(table.name, rows)
 
 
-def bind_update(statement: Update, state: SqlCatalog) -> BoundUpdate:
+def bind_update(statement: Update, state: CatalogState) -> BoundUpdate:
     table = _table(statement, state)
     targets = _targets(table)
     binder = ExpressionBinder(statement.source.text, state.functions)
@@ -94,7 +95,7 @@ def bind_update(statement: Update, state: SqlCatalog) -> BoundUpdate:
     return BoundUpdate(table.name, assignments, _where(statement, binder, scope))
 
 
-def bind_delete(statement: Delete, state: SqlCatalog) -> BoundDelete:
+def bind_delete(statement: Delete, state: CatalogState) -> BoundDelete:
     table = _table(statement, state)
     binder = ExpressionBinder(statement.source.text, state.functions)
     return BoundDelete(table.name, _where(statement, binder, _scope(table, statement.alias)))
@@ -168,7 +169,7 @@ def _plain(value: Any, target: Type) -> Any:
     return value.hex() if isinstance(value, bytes) else value
 
 
-def _table(statement: Insert | Update | Delete, state: SqlCatalog) -> Table:
+def _table(statement: Insert | Update | Delete, state: CatalogState) -> Table:
     table = state.tables.get(statement.table)
     if table is None:
         known = list(state.tables)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from sqlglot import exp
 
-from penstock.catalog.model import Function, QueryDefinition, StreamType, Table
+from penstock.catalog.model import Table
 from penstock.errors import PenstockError, error, suggest
 from penstock.expr.windows import Window
 from penstock.types import Type
@@ -17,21 +16,6 @@ from penstock.types import Type
 # state: the answer of a LATCH query, as it is when a query reads it.
 SourceKind = Literal["sensors", "ordinary", "system", "state", "query", "derived", "core"]
 Origin = Literal["static", "stream", "time", "other"]
-
-
-class SqlCatalog(Protocol):
-    """What SQL needs of the catalog (catalog.state.CatalogState)."""
-
-    @property
-    def tables(self) -> Mapping[str, Table]: ...
-    @property
-    def tables_by_id(self) -> Mapping[int, Table]: ...
-    @property
-    def stream_types(self) -> Mapping[str, StreamType]: ...
-    @property
-    def functions(self) -> Mapping[str, Function]: ...
-    @property
-    def queries(self) -> Mapping[str, QueryDefinition]: ...
 
 
 @dataclass(frozen=True, slots=True)

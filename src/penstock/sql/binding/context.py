@@ -8,10 +8,11 @@ from typing import Literal, NoReturn
 
 from sqlglot import exp
 
+from penstock.catalog.state import CatalogState
 from penstock.errors import PenstockError
 from penstock.operators.join.kernels.bounds import Bounds
 from penstock.sql.positions import point, span_of
-from penstock.sql.scope import BoundSource, Scope, SqlCatalog
+from penstock.sql.scope import BoundSource, Scope
 from penstock.sql.window_clauses import Windows
 from penstock.types import Field
 
@@ -99,7 +100,7 @@ class BindingInput:
     `standing`: the question is, or is read by, a standing query.
     """
 
-    state: SqlCatalog
+    state: CatalogState
     standing: bool
     system_tables: SystemTables
     collected: Collected

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from penstock.catalog.state import CatalogState
 from penstock.expr.expression import Call, Expr, Literal
 from penstock.operators.aggregate.approximate.within import WITHIN
 from penstock.operators.aggregate.partials.bands import Edge, edges_of
@@ -21,11 +22,10 @@ from penstock.sql.plan import (
     scalar_name,
 )
 from penstock.sql.plan.output import Sorted
-from penstock.sql.scope import SqlCatalog
 from penstock.types import format_duration
 
 
-def aggregate_lines(plan: AggregatePlan, state: SqlCatalog) -> list[str]:
+def aggregate_lines(plan: AggregatePlan, state: CatalogState) -> list[str]:
     table = state.tables_by_id[plan.table_id].name
     how = "approximate" if plan.is_approximate else "exact"
     return [
@@ -36,14 +36,14 @@ def aggregate_lines(plan: AggregatePlan, state: SqlCatalog) -> list[str]:
     ]
 
 
-def join_aggregate_lines(plan: JoinAggregatePlan, state: SqlCatalog) -> list[str]:
+def join_aggregate_lines(plan: JoinAggregatePlan, state: CatalogState) -> list[str]:
     below = [f"  {line}" for line in join_lines(plan.join, state)]
     joined = "a stream joined with tables" if len(plan.join.inputs) == 1 else "a window join"
     asked = [*_lines(plan.top, []), *_scalar_lines(plan.top, state)]
     return [f"slices of the results of {joined}, exact", *asked, *below]
 
 
-def _scalar_lines(plan: AggregatePlan, state: SqlCatalog) -> list[str]:
+def _scalar_lines(plan: AggregatePlan, state: CatalogState) -> list[str]:
     """The subqueries that are values, each as a question of its own."""
     lines = []
     for place, scalar in enumerate(plan.scalars):

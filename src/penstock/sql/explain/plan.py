@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from penstock.catalog.state import CatalogState
 from penstock.expr.expression import Column, Expr, substituted, walk
 from penstock.operators.registry import part_of
 from penstock.sql.explain.aggregate import aggregate_lines, join_aggregate_lines, reader_lines, show_sorted
@@ -27,7 +28,6 @@ from penstock.sql.plan import (
     resample_name,
 )
 from penstock.sql.planning.aggregate.on_demand import EVERY_ROW
-from penstock.sql.scope import SqlCatalog
 from penstock.types import format_duration
 
 _KINDS = {
@@ -41,7 +41,7 @@ _KINDS = {
 }
 
 
-def explain(plan: Plan, state: SqlCatalog) -> str:
+def explain(plan: Plan, state: CatalogState) -> str:
     """How a plan runs, one fact a line."""
     match plan:
         case SelectPlan():
@@ -67,7 +67,7 @@ def explain(plan: Plan, state: SqlCatalog) -> str:
     return "\n".join([*lines, *functions, *text])
 
 
-def _spark_lines(plan: SparkPlan, state: SqlCatalog) -> list[str]:
+def _spark_lines(plan: SparkPlan, state: CatalogState) -> list[str]:
     lines = [f"Spark SQL: {plan.reason}"]
     if plan.core is not None:
         lines += [f"  {line}" for line in join_lines(plan.core, state)]
@@ -80,7 +80,7 @@ def _spark_lines(plan: SparkPlan, state: SqlCatalog) -> list[str]:
     return lines
 
 
-def _select_lines(plan: SelectPlan, state: SqlCatalog) -> list[str]:
+def _select_lines(plan: SelectPlan, state: CatalogState) -> list[str]:
     return [
         f"shared pass over the stream of {show_table(plan.table_id, state)}",
         f"  window: {show_window(plan.window)}",

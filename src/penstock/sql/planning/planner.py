@@ -7,6 +7,7 @@ from functools import partial
 
 from sqlglot import exp
 
+from penstock.catalog.state import CatalogState
 from penstock.errors import error
 from penstock.expr.windows import TimeWindow
 from penstock.sql.binding.approximate import check_within
@@ -26,7 +27,7 @@ from penstock.sql.planning.resample import after_scans, resample_plan, resamples
 from penstock.sql.planning.row_order import group_distinct, ungroup_distinct
 from penstock.sql.planning.rules import SELECTION, rules_for
 from penstock.sql.positions import point
-from penstock.sql.scope import SqlCatalog, fold
+from penstock.sql.scope import fold
 from penstock.sql.spark.text import spark_sql
 from penstock.sql.statements import Select
 
@@ -34,7 +35,7 @@ _OF_QUERIES = ("query", "state")
 
 
 def bind_query(
-    select: Select, state: SqlCatalog, standing: bool, system_tables: SystemTables | None = None, spent: bool = False
+    select: Select, state: CatalogState, standing: bool, system_tables: SystemTables | None = None, spent: bool = False
 ) -> BoundQuery:
     """Resolve names and types. Raises errors that point into the statement's text.
 
@@ -53,7 +54,7 @@ def bind_query(
 
 def plan_query(
     select: Select,
-    state: SqlCatalog,
+    state: CatalogState,
     standing: bool,
     system_tables: SystemTables | None = None,
     shared: bool = True,
@@ -144,7 +145,7 @@ def _refuse_hint(bound: BoundQuery, reason: str) -> None:
             context.fail(context.algorithm, failure)
 
 
-def reads_of(plan: Plan, state: SqlCatalog) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+def reads_of(plan: Plan, state: CatalogState) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
     """The tables, queries and functions a plan depends on, by name."""
     tables = {r.table for r in plan.relations if r.kind in ("stream", "static", "ordinary")}
     if plan.kernel is not None:
@@ -153,7 +154,7 @@ def reads_of(plan: Plan, state: SqlCatalog) -> tuple[tuple[str, ...], tuple[str,
     return tuple(sorted(tables)), tuple(sorted(queries)), plan.functions
 
 
-def invocation_of(select: Select, state: SqlCatalog) -> str | None:
+def invocation_of(select: Select, state: CatalogState) -> str | None:
     """The standing query that `SELECT * FROM name` (exactly that) invokes."""
     query = select.query
     if (
@@ -173,7 +174,7 @@ def invocation_of(select: Select, state: SqlCatalog) -> str | None:
     return name if name in state.queries and name not in state.tables else None
 
 
-def asked_of_slices(select: Select, state: SqlCatalog) -> AggregatePlan | None:
+def asked_of_slices(select: Select, state: CatalogState) -> AggregatePlan | None:
     """The question, if Spark SQL has no words for it: averages over time, and aggregates with different windows."""
     twa = any(call.name.lower() == "twa" for call in select.query.find_all(exp.Anonymous))
     if not twa and select.query.find(OwnWindow, Duration) is None:
@@ -186,7 +187,7 @@ def asked_of_slices(select: Select, state: SqlCatalog) -> AggregatePlan | None:
     return asked if several or any(call.function == "twa" for call in asked.aggregates) else None
 
 
-def asked_once(select: Select, state: SqlCatalog) -> AggregatePlan | None:
+def asked_once(select: Select, state: CatalogState) -> AggregatePlan | None:
     """The question as aggregates over a window of one stream; None where it is something else. The tree stays as it is."""
     if select.as_of is not None:
         return None

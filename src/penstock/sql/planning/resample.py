@@ -13,6 +13,7 @@ from typing import NoReturn, cast
 
 from sqlglot import exp
 
+from penstock.catalog.state import CatalogState
 from penstock.errors import error
 from penstock.expr.expression import Call, Column, Expr, calls_user, substituted
 from penstock.expr.windows import FOREVER, Bound, RowsWindow, TimeWindow
@@ -26,12 +27,12 @@ from penstock.sql.planning.join.keys import EqualitySide, usable
 from penstock.sql.planning.relations import all_of
 from penstock.sql.planning.row_order import sorting_of
 from penstock.sql.planning.selection import read_columns, read_selection
-from penstock.sql.scope import BoundSource, SqlCatalog
+from penstock.sql.scope import BoundSource
 from penstock.sql.values import external, type_of, typed
 from penstock.types import BIGINT, BOOLEAN, DOUBLE
 
 
-def resample_plan(bound: BoundQuery, state: SqlCatalog) -> Resampling:
+def resample_plan(bound: BoundQuery, state: CatalogState) -> Resampling:
     """The question as values found in the log of one stream, at the readings of another. Before it is written out for Spark.
 
     What is no question at all is not refused here but there.
@@ -148,7 +149,7 @@ def _expressions(plan: Resampling) -> list[Expr]:
     return found + [e for e in (plan.times_predicate, plan.values_predicate, plan.having) if e is not None]
 
 
-def read_selections(plan: Resampling, times: BoundSource, values: BoundSource, state: SqlCatalog) -> Resampling:
+def read_selections(plan: Resampling, times: BoundSource, values: BoundSource, state: CatalogState) -> Resampling:
     """The plan in the columns of the tables, with the conditions of the queries that it reads beside its own."""
     read = _selection(times, state)
     if read is not None:
@@ -174,7 +175,7 @@ def read_selections(plan: Resampling, times: BoundSource, values: BoundSource, s
     return plan
 
 
-def _selection(source: BoundSource, state: SqlCatalog) -> SelectPlan | None:
+def _selection(source: BoundSource, state: CatalogState) -> SelectPlan | None:
     """The selection that a source reads; None for a table."""
     over_join = "RESAMPLE of the results of a window join, or at their times, runs as Spark SQL"
     read = read_selection(source, state, over_join)

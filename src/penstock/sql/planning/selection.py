@@ -5,6 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from penstock.catalog.model import TIME_COLUMN
+from penstock.catalog.state import CatalogState
 from penstock.expr.expression import Column, Expr, is_static
 from penstock.expr.windows import EVERYTHING
 from penstock.sql.binding.context import BoundQuery
@@ -13,7 +14,7 @@ from penstock.sql.kernel_expressions import NotCovered, lower
 from penstock.sql.nodes import Hold
 from penstock.sql.plan import Lasting, Output, SelectPlan, plan_from_json
 from penstock.sql.planning.relations import all_of, refuse_clauses
-from penstock.sql.scope import BoundSource, SqlCatalog
+from penstock.sql.scope import BoundSource
 from penstock.types import TIMESTAMP
 
 
@@ -82,7 +83,7 @@ def _lasting(held: list[Hold], beside: Expr | None) -> Lasting | None:
     return Lasting(held[0].us, beside) if held else None
 
 
-def read_selection(source: BoundSource, state: SqlCatalog, over_join: str) -> SelectPlan | None:
+def read_selection(source: BoundSource, state: CatalogState, over_join: str) -> SelectPlan | None:
     """The selection that a source reads; None for a table. `over_join`: why the results of a join are not covered."""
     if source.kind != "query":
         return None

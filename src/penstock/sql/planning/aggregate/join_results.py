@@ -11,6 +11,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from penstock.catalog.model import Table
+from penstock.catalog.state import CatalogState
 from penstock.expr.expression import Column
 from penstock.operators.join.kernels.bounds import close
 from penstock.sql.binding.context import BoundQuery, WindowGraph
@@ -29,7 +30,6 @@ from penstock.sql.planning.join.extraction import extract_join
 from penstock.sql.planning.join.planner import join_plan
 from penstock.sql.planning.relations import all_of
 from penstock.sql.planning.selection import one_stream, predicates
-from penstock.sql.scope import SqlCatalog
 
 # What depends on an order of rows, which the results of a join need not have.
 _ORDERED = frozenset({"first", "last"})
@@ -57,7 +57,7 @@ def check_aggregates(bound: BoundQuery, query: exp.Select, ordered: bool) -> Non
     _over_results(bound, query, ordered)
 
 
-def aggregates_over_read_join(bound: BoundQuery, state: SqlCatalog) -> AggregatePlan | None:
+def aggregates_over_read_join(bound: BoundQuery, state: CatalogState) -> AggregatePlan | None:
     """Aggregates over the rows of another query that is a window join, in the names of that join; None where none is read."""
     sources = bound.collected.contexts[0].sources
     reads = [plan_from_json(state.queries[s.name].plan).pure_join for s in sources if s.kind == "query"]

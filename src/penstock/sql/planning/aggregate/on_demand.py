@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+from penstock.catalog.state import CatalogState
 from penstock.expr.expression import Expr, Literal, calls_user
 from penstock.expr.windows import EVERYTHING, TimeWindow
 from penstock.sql.binding.calls import is_aggregate
@@ -16,7 +17,6 @@ from penstock.sql.bound_trees import output_column
 from penstock.sql.kernel_expressions import NotCovered, lower
 from penstock.sql.plan import Aggregate, OnDemand, Output, plan_from_json
 from penstock.sql.planning.aggregate.planner import PLAIN
-from penstock.sql.scope import SqlCatalog
 from penstock.sql.values import DURATION, external, type_of
 from penstock.types import BIGINT
 
@@ -29,7 +29,7 @@ _COVERED = {
 EVERY_ROW = Literal(1, BIGINT)
 
 
-def on_demand(bound: BoundQuery, state: SqlCatalog) -> OnDemand | None:
+def on_demand(bound: BoundQuery, state: CatalogState) -> OnDemand | None:
     """The aggregates over one query's answer that a question asks for; None where it asks for more."""
     context = bound.collected.contexts[0]
     if context.select is not bound.query or not context.aggregated or len(context.sources) != 1:
@@ -43,7 +43,7 @@ def on_demand(bound: BoundQuery, state: SqlCatalog) -> OnDemand | None:
         return None
 
 
-def _window(context: SelectContext, state: SqlCatalog) -> TimeWindow | None:
+def _window(context: SelectContext, state: CatalogState) -> TimeWindow | None:
     """The reader's window; None where it sees whatever the query's own one shows."""
     source = context.sources[0]
     if source.kind == "query" and isinstance(source.window, TimeWindow):

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
+from penstock.catalog.state import CatalogState
 from penstock.expr.expression import Call, Expr, Literal, calls_user, substituted
 from penstock.expr.windows import EVERYTHING, RowsWindow
 from penstock.operators.aggregate.partials.cell_sums import Panes
@@ -33,7 +34,7 @@ from penstock.sql.planning.aggregate.windows import UNREGISTERED, last
 from penstock.sql.planning.relations import all_of
 from penstock.sql.planning.row_order import refuse_distinct, sorting_of
 from penstock.sql.planning.selection import one_stream, predicates, read_columns, read_selection
-from penstock.sql.scope import PaneEdges, SqlCatalog
+from penstock.sql.scope import PaneEdges
 from penstock.sql.values import DURATION, constant, external, type_of
 from penstock.types import BIGINT, BOOLEAN, DOUBLE, TIMESTAMP
 
@@ -61,7 +62,7 @@ def is_aggregation(bound: BoundQuery) -> bool:
     return isinstance(bound.query, exp.Select) and bound.collected.contexts[0].aggregated
 
 
-def aggregate_plan(bound: BoundQuery, state: SqlCatalog | None = None) -> AggregatePlan:
+def aggregate_plan(bound: BoundQuery, state: CatalogState | None = None) -> AggregatePlan:
     """The question as slices of one stream, or NotCovered with the reason. `state`: it may read another query."""
     query, source = one_stream(bound, queries=state is not None)
     over_join = "aggregates over the results of a window join run as Spark SQL"
