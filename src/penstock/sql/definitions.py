@@ -10,12 +10,14 @@ from penstock.errors import PenstockError, error, suggest
 from penstock.sql.dialect import PenstockParser
 from penstock.sql.durations import duration_us
 from penstock.sql.functions import CALLS
+from penstock.sql.grammar.queries import strategy_named
 from penstock.sql.positions import Span
 from penstock.sql.spark.text_check import known_functions
 from penstock.sql.statements import (
     AddColumn,
     ColumnDefinition,
     CreateFunction,
+    CreateQuery,
     CreateStreamType,
     CreateTable,
     Statement,
@@ -237,3 +239,25 @@ def _value(option: StatementOption) -> tuple[str, Any]:
 
 def _bad(name: str, value: str, hint: str | None) -> PenstockError:
     return error("invalid_option", option=name, detail=f'"{value}" is not {TABLE_OPTIONS[name]}', hint=hint)
+
+
+# -- WITH (...) of CREATE QUERY: owner, description, and how its answer is stored
+
+QUERY_OPTIONS = ("description", "owner", "strategy")
+
+
+def query_facts(statement: CreateQuery) -> dict[str, str | None]:
+    """Owner, description and strategy, as far as they are given. Raises invalid_option, pointing at the option."""
+    found: dict[str, str | None] = {}
+    for option in statement.options:
+        name, text = option.name, option.value.strip()
+        try:
+            if name not in QUERY_OPTIONS:
+                hint = suggest(name, QUERY_OPTIONS) or "options are " + ", ".join(QUERY_OPTIONS)
+                raise error("invalid_option", option=name, detail="there is no such option", hint=hint)
+            if name in found:
+                raise error("invalid_option", option=name, detail="it is given twice")
+            found[name] = strategy_named(text) if name == "strategy" else text or None
+        except PenstockError as problem:
+            raise statement.source.point(problem, option.at) from None
+    return found

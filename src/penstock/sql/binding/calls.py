@@ -14,21 +14,23 @@ from penstock.functions.regular_expressions import FUNCTIONS as TEXT_FUNCTIONS
 from penstock.functions.regular_expressions import check_pattern
 from penstock.sql import values
 from penstock.sql.binding.approximate import APPROXIMATE, ERROR_OF, bind_approximate
-from penstock.sql.binding.coercion import Bound, Coercion, name_of
-from penstock.sql.binding.functions import (
+from penstock.sql.binding.coercion import (
     AGGREGATES,
     RANKING,
     RULES,
     SPARK_AGGREGATES,
     SPARK_FUNCTIONS,
+    Bound,
+    Coercion,
     Rule,
     missing_hint,
+    name_of,
 )
 from penstock.sql.functions import CALLS
 from penstock.sql.nodes import Const, Duration, OwnWindow, Resample
+from penstock.sql.patterns import spark_format
 from penstock.sql.positions import point, span_of
 from penstock.sql.scope import Scope
-from penstock.sql.time_formats import spark_format
 from penstock.sql.values import DURATION, NULL, constant, external, meet, show, type_of, typed
 from penstock.types import BIGINT, DOUBLE, INT, TEXT, TIMESTAMP, Type
 

@@ -11,8 +11,8 @@ from penstock.sql.binding.context import Role
 from penstock.sql.binding.window_joins import windows_passed
 from penstock.sql.bound_trees import conjunction, conjuncts
 from penstock.sql.nodes import SIMILAR, Const, Hold
+from penstock.sql.patterns import similar_pattern
 from penstock.sql.scope import BoundSource, Scope
-from penstock.sql.similar_patterns import similar_pattern
 from penstock.sql.values import NULL, constant, show, type_of, typed
 from penstock.types import BOOLEAN, TEXT, Field
 

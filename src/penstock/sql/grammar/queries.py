@@ -5,13 +5,13 @@ from __future__ import annotations
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
+from penstock.catalog.model import STRATEGIES
 from penstock.errors import PenstockError, error, suggest
 from penstock.sql.cursor import UnexpectedToken
 from penstock.sql.dialect import PenstockParser
 from penstock.sql.grammar.definitions import option
 from penstock.sql.grammar.questions import select
 from penstock.sql.positions import Span, point, span_of, span_of_token
-from penstock.sql.query_options import STRATEGY_WORDS, strategy_named
 from penstock.sql.statements import (
     AlterQuery,
     AlterSink,
@@ -29,6 +29,7 @@ from penstock.sql.statements import (
     TierClause,
 )
 
+STRATEGY_WORDS = (*STRATEGIES, "auto")
 _ON_ERROR: dict[str, OnError] = {"none": "none", "rest": "rest"}
 
 
@@ -104,6 +105,15 @@ def _strategy(parser: PenstockParser) -> str | None:
         return strategy_named(_name_or_text(parser, ", ".join(STRATEGY_WORDS)).lower())
     except PenstockError as failure:
         raise parser.fail(failure, here) from None
+
+
+def strategy_named(text: str) -> str | None:
+    """A strategy as definitions store it: None for `auto`. Raises invalid_option."""
+    word = text.lower()
+    if word not in STRATEGY_WORDS:
+        hint = suggest(text, STRATEGY_WORDS) or "strategies are " + ", ".join(STRATEGY_WORDS)
+        raise error("invalid_option", option="strategy", detail=f'"{text}" is not a strategy', hint=hint)
+    return None if word == "auto" else word
 
 
 def _name_or_text(parser: PenstockParser, what: str) -> str:

@@ -21,7 +21,9 @@ from penstock.sql.plan.nodes import (
     Plan,
     QueryAggregatePlan,
     Relation,
+    ResampleCall,
     ResamplePlan,
+    Resampling,
     ScalarSubquery,
     SelectPlan,
     SparkPlan,
@@ -30,12 +32,12 @@ from penstock.sql.plan.nodes import (
     TreePlan,
     aggregate_name,
     key_name,
+    resample_name,
     scalar_name,
 )
 from penstock.sql.plan.output import Output
 from penstock.sql.plan.parts import all_windows, evaluated_by_spark, looks_of, own_windows_of, reach_of, stream_uses
 from penstock.sql.plan.plan_json import has_join, has_latch, plan_from_json, plan_to_json, selected_table
-from penstock.sql.plan.resample import ResampleCall, Resampling, resample_name
 
 __all__ = [
     "WINDOW_END", "WINDOW_START", "Aggregate", "AggregateCall", "AggregatePlan", "CorrelatedGroups",

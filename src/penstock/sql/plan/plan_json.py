@@ -27,13 +27,14 @@ from penstock.sql.plan.nodes import (
     Plan,
     QueryAggregatePlan,
     Relation,
+    ResampleCall,
     ResamplePlan,
+    Resampling,
     ScalarSubquery,
     SelectPlan,
     SparkPlan,
 )
 from penstock.sql.plan.output import Output, Sorted, Sorting
-from penstock.sql.plan.resample import ResampleCall, Resampling
 from penstock.types import parse_type
 
 

@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from penstock.errors import error
 from penstock.sql.binding.approximate import APPROXIMATE, ERROR
-from penstock.sql.binding.functions import RULES
+from penstock.sql.binding.coercion import RULES
 from penstock.sql.functions import CALLS
 from penstock.sql.nodes import (
     SIMILAR,
