@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -100,13 +101,12 @@ class Scope:
 
     def find(self, parts: list[str]) -> tuple[BoundSource, SourceColumn, list[str]] | None:
         """Resolve a name, here first and then further out. Raises ambiguous_column."""
-        scope: Scope | None = self
-        while scope is not None:
-            found = scope._find_here(parts)
-            if found is not None:
-                return found
-            scope = scope.outer
-        return None
+        return next((found for scope in self._outwards() if (found := scope._find_here(parts)) is not None), None)
+
+    def _outwards(self) -> Iterator[Scope]:
+        yield self
+        if self.outer is not None:
+            yield from self.outer._outwards()
 
     def _find_here(self, parts: list[str]) -> tuple[BoundSource, SourceColumn, list[str]] | None:
         if len(parts) > 1:
@@ -130,12 +130,7 @@ class Scope:
 
     def missing(self, parts: list[str]) -> PenstockError:
         """The error for a name that means nothing here, with the nearest one that does."""
-        scopes: list[Scope] = []
-        scope: Scope | None = self
-        while scope is not None:
-            scopes.append(scope)
-            scope = scope.outer
-        sources = [source for s in scopes for source in s.sources]
+        sources = [source for scope in self._outwards() for source in scope.sources]
         for source in sources:
             if len(parts) > 1 and source.alias == parts[0]:
                 return _column_missing(source, parts[1:])

@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 from sqlglot import exp
 
 from penstock.catalog.model import Function
-from penstock.errors import PenstockError, error, suggest
+from penstock.errors import error, suggest
 from penstock.expr.windows import FOREVER
 from penstock.functions.calendar_parts import UNITS
 from penstock.functions.regular_expressions import FUNCTIONS as TEXT_FUNCTIONS
@@ -45,10 +45,8 @@ class Calls(Coercion):
     """Binds whatever looks like a function."""
 
     def _cast(self, node: exp.Cast, scope: Scope) -> Bound:
-        try:
+        with self.pointing(node.to, node):
             target = values.type_of_cast(node.to)
-        except PenstockError as failure:
-            self.fail(node.to, failure, node)
         value = self.bind(node.this, scope)
         if target is None:
             day = self.coerce(value, TIMESTAMP)
@@ -216,10 +214,8 @@ class Calls(Coercion):
             self.fail(at, error("not_supported", feature=f"{name} with a template that is no constant"))
         if template.value is None:
             return template
-        try:
+        with self.pointing(template):
             return constant(spark_format(template.value, reading=reading), TEXT, template)
-        except PenstockError as failure:
-            self.fail(template, failure)
 
     def _regular(self, name: str, arguments: list[Bound], result: Type, at: exp.Expr) -> Bound:
         """A function of regular expressions, with the arguments that a call may leave out."""
@@ -241,10 +237,8 @@ class Calls(Coercion):
             return typed(exp.Concat(expressions=parts, safe=False, coalesce=False), TEXT) if ignore_case else pattern
         if pattern.value is None:
             return pattern
-        try:
+        with self.pointing(pattern, at):
             check_pattern(pattern.value)
-        except PenstockError as failure:
-            self.fail(pattern, failure, at)
         return constant(f"(?i){pattern.value}", TEXT, pattern) if ignore_case else pattern
 
     def _check_group(self, pattern: Bound, group: Bound, at: exp.Expr) -> None:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -124,6 +125,14 @@ class Coercion(ABC):
         """Raise an error with a caret at a node or, if it stands nowhere, at the one around it."""
         at = span_of(node)
         raise point(failure, self.text, span_of(around) if at is None and around is not None else at) from None
+
+    @contextmanager
+    def pointing(self, node: exp.Expr, around: exp.Expr | None = None) -> Iterator[None]:
+        """Errors inside get a caret as in `fail`, unless they have one."""
+        try:
+            yield
+        except PenstockError as failure:
+            self.fail(node, failure, around)
 
     def coerce(self, node: Bound, target: Type) -> Bound:
         """The node with the target type; a constant is converted, anything else is cast."""

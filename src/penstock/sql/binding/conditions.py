@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from penstock.errors import PenstockError, error
+from penstock.errors import error
 from penstock.functions.regular_expressions import backslash_pattern, check_like
 from penstock.sql.binding.coercion import Bound, Coercion, words_of
 from penstock.sql.binding.context import Role
@@ -101,10 +101,8 @@ def bind_like(binder: Coercion, node: exp.Binary, scope: Scope, escape: str = "\
     value, pattern = (binder.coerce(side, TEXT) for side in sides)
     if isinstance(pattern, Const) and pattern.value is not None:
         pattern = constant(backslash_pattern(pattern.value, escape), TEXT, pattern)
-        try:
+        with binder.pointing(node.expression):
             check_like(pattern.value)
-        except PenstockError as failure:
-            binder.fail(node.expression, failure)
     bound = typed(type(node)(this=value, expression=pattern), BOOLEAN)
     if escape != "\\" and not isinstance(pattern, Const):
         bound = typed(exp.Escape(this=bound, expression=constant(escape, TEXT)), BOOLEAN)
@@ -124,10 +122,8 @@ def bind_similar(binder: Coercion, node: exp.Binary, scope: Scope, escape: str =
         binder.fail(node, error("not_supported", feature="SIMILAR TO with a pattern that is no constant", hint=hint))
     regular = None
     if pattern.value is not None:
-        try:
+        with binder.pointing(node.expression):
             regular = similar_pattern(pattern.value, escape)
-        except PenstockError as failure:
-            binder.fail(node.expression, failure)
     call = exp.Anonymous(this=SIMILAR, expressions=[binder.coerce(value, TEXT), constant(regular, TEXT)])
     return typed(call, BOOLEAN)
 

@@ -59,9 +59,6 @@ class ExpressionBinder(Calls):
             self.fail(node, error("type_mismatch", detail=detail))
         return self.coerce(bound, BOOLEAN)
 
-    def _column(self, node: exp.Column, scope: Scope) -> Bound:
-        return self._name(node, list(node.parts), scope)
-
     def _dot(self, node: exp.Dot, scope: Scope) -> Bound:
         parts: list[Any] = []
         inner: Any = node
@@ -81,10 +78,8 @@ class ExpressionBinder(Calls):
         path = [fold(part) for part in parts]
         if len(path) == 1 and path[0] in scope.combination:
             return _standing_at(scope.combination[path[0]].copy(), node)
-        try:
+        with self.pointing(node):
             found = scope.find(path)
-        except PenstockError as failure:
-            self.fail(node, failure)
         if found is None:
             if len(path) == 1 and path[0] in scope.named:
                 return scope.named[path[0]].copy()
@@ -116,17 +111,9 @@ class ExpressionBinder(Calls):
     def _literal(self, node: exp.Literal, scope: Scope) -> Bound:
         if node.is_string:
             return constant(node.name, TEXT, node, loose=True)
-        try:
+        with self.pointing(node):
             value, type_ = values.number(node.name)
-        except PenstockError as failure:
-            self.fail(node, failure)
         return constant(value, type_, node)
-
-    def _null(self, node: exp.Null, scope: Scope) -> Bound:
-        return constant(None, NULL, node)
-
-    def _boolean(self, node: exp.Boolean, scope: Scope) -> Bound:
-        return constant(bool(node.this), BOOLEAN, node)
 
     def _bytes(self, node: exp.Expr, scope: Scope) -> Bound:
         if isinstance(node, exp.HexString):
@@ -135,21 +122,9 @@ class ExpressionBinder(Calls):
             )
         return constant(node.name, TEXT, node, loose=True)
 
-    def _own_window(self, node: OwnWindow, scope: Scope) -> Bound:
-        return windowed(self.bind(node.this, scope), node.us, node.this)
-
-    def _duration(self, node: Duration, scope: Scope) -> Bound:
-        return constant(node.us, DURATION, node)
-
     def _interval(self, node: exp.Interval, scope: Scope) -> Bound:
         hint = "durations have weeks, days, hours, minutes, seconds, MS and US; months and years differ in length"
         self.fail(node, error("invalid_duration", text=sql_of(node), hint=hint))
-
-    def _now(self, node: exp.Expr, scope: Scope) -> Bound:
-        return typed(exp.CurrentTimestamp(), TIMESTAMP)
-
-    def _bound(self, node: Bound, scope: Scope) -> Bound:
-        return node
 
     def _paren(self, node: exp.Paren, scope: Scope) -> Bound:
         inner = self.bind(node.this, scope)
@@ -270,21 +245,21 @@ def _standing_at(bound: Bound, node: exp.Expr) -> Bound:
 
 
 _METHODS: dict[type, Callable[..., Bound]] = {
-    Const: ExpressionBinder._bound,
-    exp.Column: ExpressionBinder._column,
+    Const: lambda binder, node, scope: node,
+    exp.Column: lambda binder, node, scope: binder._name(node, list(node.parts), scope),
     exp.Dot: ExpressionBinder._dot,
     exp.Literal: ExpressionBinder._literal,
-    exp.Null: ExpressionBinder._null,
-    exp.Boolean: ExpressionBinder._boolean,
+    exp.Null: lambda binder, node, scope: constant(None, NULL, node),
+    exp.Boolean: lambda binder, node, scope: constant(bool(node.this), BOOLEAN, node),
     exp.ByteString: ExpressionBinder._bytes,
     exp.HexString: ExpressionBinder._bytes,
     exp.RawString: ExpressionBinder._bytes,
-    Duration: ExpressionBinder._duration,
+    Duration: lambda binder, node, scope: constant(node.us, DURATION, node),
     exp.Interval: ExpressionBinder._interval,
-    exp.CurrentTimestamp: ExpressionBinder._now,
-    exp.Localtimestamp: ExpressionBinder._now,
+    exp.CurrentTimestamp: lambda binder, node, scope: typed(exp.CurrentTimestamp(), TIMESTAMP),
+    exp.Localtimestamp: lambda binder, node, scope: typed(exp.CurrentTimestamp(), TIMESTAMP),
     Hold: bind_held,
-    OwnWindow: ExpressionBinder._own_window,
+    OwnWindow: lambda binder, node, scope: windowed(binder.bind(node.this, scope), node.us, node.this),
     exp.Paren: ExpressionBinder._paren,
     exp.And: bind_connector,
     exp.Or: bind_connector,

@@ -8,7 +8,7 @@ from functools import reduce
 from sqlglot import exp
 
 from penstock.catalog.model import QueryDefinition
-from penstock.errors import PenstockError, error
+from penstock.errors import error
 from penstock.sql.binding.approximate import write_out_bounds, write_out_errors
 from penstock.sql.binding.calls import is_aggregate
 from penstock.sql.binding.context import BindingInput, Ctes, Place, Role, SelectContext
@@ -208,10 +208,8 @@ class QueryBinder:
                 return chosen.copy()
             plain = isinstance(node, exp.Column) and len(node.parts) == 1
             if plain and fold(node.this) in names and fold(node.this) not in context.scope.combination:
-                try:
+                with self.expressions.pointing(node):
                     found = context.scope.find([fold(node.this)])
-                except PenstockError as failure:
-                    self.fail(node, failure)
                 if found is None:
                     return items[names.index(fold(node.this))].copy()
             if isinstance(node, exp.Tuple | exp.Rollup | exp.Cube | exp.GroupingSets):

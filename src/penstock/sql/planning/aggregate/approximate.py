@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import gcd
 
 from sqlglot import exp
 
@@ -37,15 +38,8 @@ def settled(call: AggregateCall, panes: Panes | None, window: Window) -> Aggrega
     if isinstance(window, TimeWindow):
         # Cells that END cuts have to be read, so none may be wide there.
         recent = RECENT_US - window.end.offset_us if window.end.anchor == "now" else FOREVER
-    slot = 0 if panes is None else _slot(panes)
+    slot = 0 if panes is None else gcd(panes.width, panes.step)
     return replace(call, parameter=(*call.parameter, slot, max(RECENT_US, recent)))
-
-
-def _slot(panes: Panes) -> int:
-    width, step = panes.width, panes.step
-    while step:
-        width, step = step, width % step
-    return width
 
 
 APPROXIMATED = ("count", "sum", "avg")

@@ -90,8 +90,7 @@ class Correlation:
 
 def correlation_of(condition: exp.Expr, outside: BoundSource) -> Correlation:
     """A condition on rows of `outside` that has a subquery in it, or NotCovered with the reason."""
-    while isinstance(condition, exp.Paren):
-        condition = condition.this
+    condition = condition.unnest()
     if type(condition) not in _COMPARISONS:
         raise NotCovered("this condition on a subquery runs as Spark SQL, exactly")
     left, right = condition.this, condition.expression
@@ -159,8 +158,7 @@ def _sides(node: exp.Expr, outside: BoundSource) -> set[str]:
 
 def _key(condition: exp.Expr, outside: BoundSource) -> CorrelationKey:
     """`i.k = o.k`: the same of the row inside and of the row outside."""
-    while isinstance(condition, exp.Paren):
-        condition = condition.this
+    condition = condition.unnest()
     if isinstance(condition, exp.EQ | exp.NullSafeEQ):
         one, two = condition.this, condition.expression
         sides = [_sides(one, outside), _sides(two, outside)]
