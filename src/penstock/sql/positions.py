@@ -44,6 +44,14 @@ def mark(node: Node, first: Token, last: Token) -> Node:
     return node
 
 
+def placed(node: Node, at: exp.Expr) -> Node:
+    """The node, which remembers that it stands where another one does."""
+    where = span_of(at)
+    if where is not None:
+        node.meta.update(start=where.start, end=where.end - 1)
+    return node
+
+
 def point(failure: PenstockError, text: str, span: Span | None) -> PenstockError:
     """The error with the line, column and length of a span; an error that points somewhere already keeps it."""
     if span is None or failure.line is not None:

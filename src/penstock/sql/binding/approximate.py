@@ -13,6 +13,7 @@ from penstock.sql.binding.coercion import Coercion
 from penstock.sql.binding.context import BoundQuery
 from penstock.sql.binding.names import output_name
 from penstock.sql.nodes import Const, OwnWindow, WithinPercent
+from penstock.sql.positions import placed
 from penstock.sql.scope import Scope, fold
 from penstock.sql.values import constant, external, show, type_of, typed
 from penstock.types import BIGINT, DOUBLE, Field, Type
@@ -96,8 +97,7 @@ def bind_approximate(binder: Coercion, node: exp.Anonymous, scope: Scope) -> exp
     item = DOUBLE if isinstance(value, exp.Star) else external(type_of(value))
     bound = exp.Anonymous(this=name, expressions=[value, constant(special, DOUBLE), constant(epsilon, DOUBLE)])
     bound.meta["aggregate"] = True
-    bound.meta.update({k: v for k, v in node.meta.items() if k in ("start", "end", "line", "col")})
-    return typed(bound, signature.result(item))
+    return typed(placed(bound, node), signature.result(item))
 
 
 def _value(binder: Coercion, signature: Signature, name: str, node: exp.Expr, scope: Scope) -> exp.Expr:

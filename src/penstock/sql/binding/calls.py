@@ -29,7 +29,7 @@ from penstock.sql.binding.coercion import (
 from penstock.sql.functions import CALLS
 from penstock.sql.nodes import Const, Duration, OwnWindow, Resample
 from penstock.sql.patterns import spark_format
-from penstock.sql.positions import point, span_of
+from penstock.sql.positions import placed, point, span_of
 from penstock.sql.scope import Scope
 from penstock.sql.values import DURATION, NULL, constant, external, meet, show, type_of, typed
 from penstock.types import BIGINT, DOUBLE, INT, TEXT, TIMESTAMP, Type
@@ -258,8 +258,7 @@ class Calls(Coercion):
 
     def refuse_function(self, node: exp.Expr, name: str) -> NoReturn:
         """Fail because a function is neither on the list nor the user's own."""
-        failure = error("function_not_found", function=name, hint=missing_hint(name, self.functions))
-        self.fail(node, failure)
+        self.fail(node, error("function_not_found", function=name, hint=missing_hint(name, self.functions)))
 
     def _check_unit(self, node: exp.TimestampTrunc) -> None:
         unit = node.text("unit").upper()
@@ -369,11 +368,7 @@ def written_inside(call: exp.Anonymous, text: str) -> OwnWindow | None:
 
 def windowed(aggregate: exp.Expr, us: int, at: exp.Expr) -> exp.Expr:
     """A bound aggregate over a window of its own; errors point at where it was written."""
-    bound = OwnWindow(this=aggregate, us=us)
-    where = span_of(at)
-    if where is not None:
-        bound.meta.update(start=where.start, end=where.end - 1)
-    return typed(bound, type_of(aggregate))
+    return typed(placed(OwnWindow(this=aggregate, us=us), at), type_of(aggregate))
 
 
 RESAMPLE = "resample"
@@ -398,10 +393,7 @@ def bind_resample(binder: Coercion, node: exp.Anonymous, scope: Scope) -> exp.Ex
         binder.fail(node.expressions[0], error("type_mismatch", detail=detail, hint="PREVIOUS takes any value"))
     for source in scope.sources:
         source.needs_stream = source.needs_stream or source.kind == "sensors"
-    bound = Resample(this=value, us=within.value, method=method)
-    where = span_of(node)
-    if where is not None:
-        bound.meta.update(start=where.start, end=where.end - 1)
+    bound = placed(Resample(this=value, us=within.value, method=method), node)
     return typed(bound, type_of(value) if method == "previous" else DOUBLE)
 
 

@@ -93,12 +93,7 @@ def bind_is(binder: Coercion, node: exp.Is, scope: Scope) -> Bound:
 
 def bind_like(binder: Coercion, node: exp.Binary, scope: Scope, escape: str = "\\") -> Bound:
     """LIKE and ILIKE. A constant pattern has backslashes instead of another escape character."""
-    sides = [binder.bind(node.this, scope), binder.bind(node.expression, scope)]
-    for side, original in zip(sides, (node.this, node.expression), strict=True):
-        if type_of(side) not in (TEXT, NULL):
-            detail = f"{type(node).__name__.upper()} works on TEXT, this is {show(type_of(side))}"
-            binder.fail(original, error("type_mismatch", detail=detail))
-    value, pattern = (binder.coerce(side, TEXT) for side in sides)
+    value, pattern = (binder.coerce(side, TEXT) for side in _texts(binder, node, scope, type(node).__name__.upper()))
     if isinstance(pattern, Const) and pattern.value is not None:
         pattern = constant(backslash_pattern(pattern.value, escape), TEXT, pattern)
         with binder.pointing(node.expression):
@@ -109,14 +104,19 @@ def bind_like(binder: Coercion, node: exp.Binary, scope: Scope, escape: str = "\
     return typed(exp.Not(this=bound), BOOLEAN) if node.args.get("negate") else bound
 
 
+def _texts(binder: Coercion, node: exp.Binary, scope: Scope, words: str) -> list[Bound]:
+    """Both sides, bound, of what works on texts alone."""
+    sides = [binder.bind(side, scope) for side in (node.this, node.expression)]
+    for side, original in zip(sides, (node.this, node.expression), strict=True):
+        if type_of(side) not in (TEXT, NULL):
+            detail = f"{words} works on TEXT, this is {show(type_of(side))}"
+            binder.fail(original, error("type_mismatch", detail=detail))
+    return sides
+
+
 def bind_similar(binder: Coercion, node: exp.Binary, scope: Scope, escape: str = "\\") -> Bound:
     """SIMILAR TO as the regular expression that a whole text matches."""
-    value, pattern = binder.bind(node.this, scope), binder.bind(node.expression, scope)
-    for side, original in ((value, node.this), (pattern, node.expression)):
-        if type_of(side) not in (TEXT, NULL):
-            binder.fail(
-                original, error("type_mismatch", detail=f"SIMILAR TO works on TEXT, this is {show(type_of(side))}")
-            )
+    value, pattern = _texts(binder, node, scope, "SIMILAR TO")
     if not isinstance(pattern, Const):
         hint = "write the pattern as a text, or use a regular expression: a ~ b"
         binder.fail(node, error("not_supported", feature="SIMILAR TO with a pattern that is no constant", hint=hint))

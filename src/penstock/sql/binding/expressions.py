@@ -29,7 +29,7 @@ from penstock.sql.bound_trees import column_of, quoted
 from penstock.sql.dialect import sql_of
 from penstock.sql.durations import duration_us
 from penstock.sql.nodes import Const, Duration, Hold, OwnWindow
-from penstock.sql.positions import span_of
+from penstock.sql.positions import placed
 from penstock.sql.scope import Scope, fold
 from penstock.sql.values import DURATION, NULL, constant, show, type_of, typed
 from penstock.types import BIGINT, BOOLEAN, DOUBLE, INT, TEXT, TIMESTAMP, Type
@@ -237,10 +237,8 @@ def _reads_as_duration(text: str) -> bool:
 
 def _standing_at(bound: Bound, node: exp.Expr) -> Bound:
     """What a name means, with carets at the name."""
-    where = span_of(node)
-    if where is not None:
-        for column in bound.find_all(exp.Column):
-            column.meta.update(start=where.start, end=where.end - 1)
+    for column in bound.find_all(exp.Column):
+        placed(column, node)
     return bound
 
 

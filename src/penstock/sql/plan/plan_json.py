@@ -177,13 +177,18 @@ _PLAN = Codec(plan_to_json, plan_from_json)
 _OUTPUT = _row(Output, name=_PLAIN, type=_TYPE, expr=_EXPR)
 _OUTPUTS = Codec(_each(_OUTPUT).write, _outputs_of)
 
+
+def _plain(*fields: str) -> list[Part]:
+    """Fields that stand in JSON as they are."""
+    return [Part(field, field, _PLAIN) for field in fields]
+
+
 # -- the records
 
 _SORTED = _record(
     Sorted,
     Part("order", "order", _each(_row(Sorting, output=_PLAIN, descending=_PLAIN, nulls_first=_PLAIN))),
-    Part("limit", "limit", _PLAIN),
-    Part("offset", "offset", _PLAIN),
+    *_plain("limit", "offset"),
     Part("distinct", "distinct", _PLAIN, sparse=True),
     Part("hidden", "hidden", _OUTPUTS, sparse=True),
 )
@@ -208,16 +213,13 @@ _JOINED_TABLE = _record(
 )
 _RELATION = _record(
     Relation,
-    Part("name", "name", _PLAIN),
-    Part("kind", "kind", _PLAIN),
-    Part("table", "table", _PLAIN),
+    *_plain("name", "kind", "table"),
     Part("window", "window", _maybe(_WINDOW)),
     Part("static_predicate", "static", _maybe(_EXPR)),
 )
 _RESAMPLING = _record(
     Resampling,
-    Part("times", "times", _PLAIN),
-    Part("values", "values", _PLAIN),
+    *_plain("times", "values"),
     Part("calls", "calls", _each(_row(ResampleCall, value=_EXPR, us=_PLAIN, method=_PLAIN, type=_TYPE))),
     Part("outputs", "outputs", _OUTPUTS),
     Part("times_predicate", "of_times", _maybe(_EXPR)),
@@ -247,8 +249,7 @@ _PLANS = {
         Part("bounds", "bounds", _each(_PLAINS)),
         Part("conditions", "conditions", _each(_EXPR)),
         Part("outputs", "outputs", _OUTPUTS),
-        Part("algorithm", "algorithm", _PLAIN),
-        Part("missing", "missing", _PLAIN),
+        *_plain("algorithm", "missing"),
         Part("tables", "tables", _each(_JOINED_TABLE)),
     ),
     AggregatePlan.operator: _record(
@@ -284,8 +285,7 @@ _SPARK = _record(
     Part("sql", "text", _PLAIN),
     Part("relations", "relations", _each(_RELATION)),
     Part("outputs", "outputs", _each(Codec(lambda o: [o[0], str(o[1])], lambda data: (data[0], parse_type(data[1]))))),
-    Part("reason", "reason", _PLAIN),
-    Part("append_only", "append_only", _PLAIN),
+    *_plain("reason", "append_only"),
     Part("functions", "functions", _PLAINS),
     Part("inlined", "inlined", _PLAINS),
     Part("core", "core", _maybe(_PLAN)),

@@ -193,15 +193,12 @@ _REFUSED = (("group", "GROUP BY"), ("having", "HAVING"), ("windows", "a window f
 _NESTED = "put it around: SELECT ... FROM (SELECT ... RESAMPLE(...) ...)"
 
 
-def write_out_resamples(collected: Collected) -> bool:
-    """Whether any SELECT resamples; those that do are written out."""
-    found = False
+def write_out_resamples(collected: Collected) -> None:
+    """Write out the SELECTs that resample."""
     for context in collected.contexts:
         calls = _calls(context)
         if calls:
             _write_out(context, calls)
-            found = True
-    return found
 
 
 def resamples(collected: Collected) -> bool:
@@ -234,7 +231,7 @@ def asked_of(context: SelectContext) -> ResampleInputs:
     asked = [c for join in select.args.get("joins") or [] for c in conjuncts(join.args.get("on"))]
     asked += conjuncts(select.args.get("where"))
     having = [c for c in asked if c.find(Resample)]
-    counted = [c for c in asked if not c.find(Resample) and _names(c, values)]
+    counted = [c for c in asked if not c.find(Resample) and values in sources_in(c)]
     # By what they are: conditions of equal text may be about different things.
     taken = {id(c) for c in (*having, *counted)}
     return ResampleInputs(times, values, counted, having, [c for c in asked if id(c) not in taken])
@@ -295,10 +292,6 @@ def _check(context: SelectContext, calls: list[Resample]) -> None:
         _refuse(context, calls[0], "RESAMPLE in a RIGHT or FULL JOIN", "write FROM times t, values v")
     if isinstance(context.windows.everywhere, RowsWindow):
         _refuse(context, calls[0], "RESAMPLE over the newest rows", "use BEGIN (NOW - d) END (NOW)")
-
-
-def _names(node: exp.Expr, source: BoundSource) -> bool:
-    return any(column.meta.get("source") is source for column in node.find_all(exp.Column))
 
 
 def _set_from(select: exp.Select, times: BoundSource, values: BoundSource, on: list[exp.Expr]) -> None:

@@ -177,7 +177,8 @@ def _translated(node: exp.Expr) -> exp.Expr:
         case exp.Substring():
             arguments = [node.this, node.args.get("start"), node.args.get("length")]
             given = [a for a in arguments if a is not None]
-            return node if _is_plain("substring", given) else _form("substring", given)
+            form = None if _is_plain("substring", given) else spark_form("substring", given, TEXT)
+            return form or node
         case exp.StrToTime():
             return call_of("to_timestamp", node.this, node.args["format"])
         case exp.RegexpLike():
@@ -227,12 +228,6 @@ def _is_plain(name: str, arguments: list[exp.Expr]) -> bool:
     least = {"substring": (1, 0), "left": (0,), "right": (0,), "split_part": (1,)}[name]
     numbers = arguments[2:] if name == "split_part" else arguments[1:]
     return all(isinstance(n, exp.Literal) and int(n.name) >= low for n, low in zip(numbers, least, strict=False))
-
-
-def _form(name: str, arguments: list[exp.Expr]) -> exp.Expr:
-    form = spark_form(name, arguments, TEXT)
-    assert form is not None
-    return form
 
 
 def _listed(node: exp.Anonymous) -> exp.Expr:
@@ -318,8 +313,6 @@ def _constant(value: Any, type_: Type) -> exp.Expr:
         return _number(value)
     if type_ == BIGINT:
         return _cast(_number(value), BIGINT)
-    if type_ == DOUBLE or type_.kind == "DECIMAL":
-        return _cast(exp.Literal.string(str(value)), type_)
     if type_.kind == "BINARY":
         return call_of("unhex", exp.Literal.string(value))
     return _cast(exp.Literal.string(str(value)), type_)

@@ -198,16 +198,16 @@ def _bits(type_: Type) -> str:
 
 def _uncast(node: exp.Expr) -> exp.Expr:
     """Without parentheses, and without the casts from INT to DOUBLE that binding adds: both are doubles inside."""
-    while isinstance(node, exp.Paren) or (
-        isinstance(node, exp.Cast) and type_of(node) == DOUBLE and type_of(node.this) == INT
-    ):
-        node = node.this
-    return node
+    return _without_casts(node, {(INT, DOUBLE)})
 
 
 def _widened(node: exp.Expr) -> exp.Expr:
     """Without parentheses, and without casts to a wider type: a threshold becomes what it is compared with."""
-    while isinstance(node, exp.Paren) or (isinstance(node, exp.Cast) and (type_of(node.this), type_of(node)) in _WIDER):
+    return _without_casts(node, _WIDER)
+
+
+def _without_casts(node: exp.Expr, casts: set[tuple[Type, Type]]) -> exp.Expr:
+    while isinstance(node, exp.Paren) or (isinstance(node, exp.Cast) and (type_of(node.this), type_of(node)) in casts):
         node = node.this
     return node
 
