@@ -48,7 +48,10 @@ def _same(one: Expr, other: Expr) -> bool:
 
 
 def cut_to_reader(inner: SelectContext, plan: JoinPlan, reader: SelectContext, window: Window) -> None:
-    """Let the inlined join keep rows of the reader's window only."""
+    """Let the inlined join keep rows of the reader's window only.
+
+    Asked once, the join is written out with a window of its own, which a reader cannot see into.
+    """
     if isinstance(window, RowsWindow):
         failure = error(
             "not_supported", feature="a window of rows over another query", hint="use BEGIN (NOW - d) END (NOW)"

@@ -38,7 +38,7 @@ _ORDERED = frozenset({"first", "last"})
 def aggregates_over_join(bound: BoundQuery, join: JoinPlan, ordered: bool = False) -> JoinAggregatePlan:
     """What stands on a join as slices of its results. To be called once its rows stand in FROM (`join.extraction.extract_join`).
 
-    `ordered`: each reading has at most one result (`at_most_one_result`).
+    `ordered`: each reading has at most one result (`gives_one_each`).
     """
     query, contexts = bound.query, bound.collected.contexts
     if not isinstance(query, exp.Select) or len(contexts) != 1 or [s.kind for s in contexts[0].sources] != ["core"]:
@@ -49,12 +49,7 @@ def aggregates_over_join(bound: BoundQuery, join: JoinPlan, ordered: bool = Fals
         raise NotCovered("aggregates over rows without a partner run as Spark SQL")
     if contexts[0].windows.by_alias and len(join.inputs) > 1:
         raise NotCovered("aggregates over streams with windows of their own run as Spark SQL")
-    return JoinAggregatePlan(join, _over_results(bound, query, ordered))
-
-
-def check_aggregates(bound: BoundQuery, query: exp.Select, ordered: bool) -> None:
-    """NotCovered where slices do not cover what stands on a join, before anything is changed."""
-    _over_results(bound, query, ordered)
+    return JoinAggregatePlan(join, plan_of_results(bound, query, ordered))
 
 
 def aggregates_over_read_join(bound: BoundQuery, state: CatalogState) -> AggregatePlan | None:
@@ -69,14 +64,15 @@ def aggregates_over_read_join(bound: BoundQuery, state: CatalogState) -> Aggrega
         raise NotCovered("aggregates over rows without a partner run as Spark SQL")
     asked = [condition for condition in predicates(query) if condition is not None]
     columns = {output.name: output.expr for output in read_outputs(read)}
-    over = _over_results(bound, query, gives_one_each(read, state.tables_by_id))
+    over = plan_of_results(bound, query, gives_one_each(read, state.tables_by_id))
     if over.own_windows:
         raise NotCovered("aggregates of another query's rows with several windows run as Spark SQL")
     top = renamed(replace(over, stream_predicate=all_of(asked)), columns)
     return without_functions(top, "aggregates of what another query's functions computed run as Spark SQL")
 
 
-def _over_results(bound: BoundQuery, query: exp.Select, ordered: bool) -> AggregatePlan:
+def plan_of_results(bound: BoundQuery, query: exp.Select, ordered: bool) -> AggregatePlan:
+    """What stands on a join, or NotCovered; nothing is changed."""
     top = plan_of_rows(bound, query, AggregateCalls(query, bound.collected.contexts[0].scope.panes))
     if top.own_windows and top.panes is not None:
         raise NotCovered("an aggregate with a window of its own beside TUMBLE or SLIDE runs as Spark SQL")
@@ -85,6 +81,12 @@ def _over_results(bound: BoundQuery, query: exp.Select, ordered: bool) -> Aggreg
         if out_of_order or call.function == "twa" or isinstance(call.parameter, tuple):
             raise NotCovered(f"{call.function.upper()} over a join runs as Spark SQL")
     return without_functions(top)
+
+
+# -- one stream beside ordinary tables: a join of one stream, or slices of its results
+#
+# It has no windows between streams: each reading is complete at once, and meets the tables as they are when it is logged. What
+# stands on top is all or nothing: what slices do not cover runs as Spark SQL over the log, as if there were no join.
 
 
 def is_stream_with_tables(bound: BoundQuery) -> bool:
@@ -119,7 +121,7 @@ def stream_with_tables_plan(
 
         def suffices(join: JoinPlan) -> None:
             check(join)
-            check_aggregates(bound, query, gives_one_each(join, tables))
+            plan_of_results(bound, query, gives_one_each(join, tables))
 
         # Once FROM reads the join's rows there is no way back to the log.
         join = extract_join(bound, whole=True, check=suffices)
@@ -129,7 +131,10 @@ def stream_with_tables_plan(
 
 
 def gives_one_each(join: JoinPlan, tables: Mapping[int, Table]) -> bool:
-    """Of several streams one reading meets many: combinations of the same time would have no order."""
+    """Whether each reading has at most one result, so that there is a first and a last.
+
+    Of several streams one reading meets many: combinations of the same time would have no order.
+    """
     return len(join.inputs) == 1 and all(_meets_one_row(each, tables[each.table_id]) for each in join.tables)
 
 

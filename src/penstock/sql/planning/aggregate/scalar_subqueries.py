@@ -19,8 +19,8 @@ from penstock.sql.plan import AggregatePlan, JoinAggregatePlan, JoinPlan, Scalar
 from penstock.sql.planning.aggregate.correlated import is_correlated
 from penstock.sql.planning.aggregate.join_results import (
     aggregates_over_join,
-    check_aggregates,
     is_stream_with_tables,
+    plan_of_results,
     stream_with_tables_plan,
 )
 from penstock.sql.planning.aggregate.planner import SCALAR, aggregate_plan, is_aggregation
@@ -125,7 +125,7 @@ def _over_window_join(around: BoundQuery, check_streams: Callable[[JoinPlan], No
         if join.missing != "inner":
             raise NotCovered("aggregates over rows without a partner run as Spark SQL")
         check_streams(join)
-        check_aggregates(around, query, False)
+        plan_of_results(around, query, False)
 
     return aggregates_over_join(around, extract_join(around, whole=True, check=check))
 

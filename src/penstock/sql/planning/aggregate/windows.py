@@ -9,7 +9,7 @@ from typing import NoReturn
 from sqlglot import exp
 
 from penstock.catalog.model import TIME_COLUMN
-from penstock.errors import error
+from penstock.errors import PenstockError, error
 from penstock.expr.expression import Call, Column, Literal
 from penstock.expr.windows import FOREVER, TimeWindow
 from penstock.expr.windows import Bound as Edge
@@ -29,27 +29,28 @@ def check_latch(bound: BoundQuery, standing: bool) -> bool:
     """Whether the question is one with LATCH. Refuses whatever cannot have a state without end."""
     latched = [context for context in bound.collected.contexts if context.scope.latch is not None]
     for context in latched:
-        if context is not bound.collected.contexts[0] or context.select is not bound.query:
-            feature, hint = "LATCH in a subquery or beside other SELECTs", "put it into a standing query of its own"
-            context.fail(context.scope.latch, error("not_supported", feature=feature, hint=hint))
-        if not context.aggregated:
-            hint = "write SELECT stock, MAX(price) FROM trades GROUP BY stock, LATCH"
-            context.fail(context.scope.latch, error("syntax_error", detail="LATCH needs an aggregate", hint=hint))
-        if context.scope.panes is not None:
-            context.fail(
-                context.scope.latch,
-                error("invalid_window", detail="TUMBLE and SLIDE end, LATCH does not", hint="leave one of them out"),
-            )
-        window = context.windows.everywhere
-        if not isinstance(window, TimeWindow) or window.slides:
-            context.fail(
-                context.scope.latch,
-                error("invalid_window", detail="a window that moves on forgets, and LATCH does not", hint=_WITHOUT),
-            )
-        if standing and window.ends:
-            detail = f"END ({window.end}) is an end, and LATCH has none"
-            context.fail(context.scope.latch, error("invalid_window", detail=detail, hint="leave END out"))
+        failure = _refusal(bound, context, standing)
+        if failure is not None:
+            context.fail(context.scope.latch, failure)
     return bool(latched)
+
+
+def _refusal(bound: BoundQuery, context: SelectContext, standing: bool) -> PenstockError | None:
+    if context is not bound.collected.contexts[0] or context.select is not bound.query:
+        feature, hint = "LATCH in a subquery or beside other SELECTs", "put it into a standing query of its own"
+        return error("not_supported", feature=feature, hint=hint)
+    if not context.aggregated:
+        hint = "write SELECT stock, MAX(price) FROM trades GROUP BY stock, LATCH"
+        return error("syntax_error", detail="LATCH needs an aggregate", hint=hint)
+    if context.scope.panes is not None:
+        return error("invalid_window", detail="TUMBLE and SLIDE end, LATCH does not", hint="leave one of them out")
+    window = context.windows.everywhere
+    if not isinstance(window, TimeWindow) or window.slides:
+        return error("invalid_window", detail="a window that moves on forgets, and LATCH does not", hint=_WITHOUT)
+    if standing and window.ends:
+        detail = f"END ({window.end}) is an end, and LATCH has none"
+        return error("invalid_window", detail=detail, hint="leave END out")
+    return None
 
 
 def refuse_uncovered(bound: BoundQuery, reason: str) -> NoReturn:
