@@ -12,7 +12,7 @@ import pytest
 from penstock.clock import format_timestamp
 from penstock.errors import PenstockError
 from penstock.sql.parse import parse_as_of
-from penstock.sql.statement_parts import AsOf
+from penstock.sql.statements import AsOf
 from tests.support.pipe import BEGAN_US, Pipe
 
 SECOND = 1_000_000

@@ -7,17 +7,16 @@ from typing import Any
 
 from sqlglot import exp
 
+from penstock.catalog.state import CatalogState
 from penstock.sql.dialect import sql_of
 from penstock.sql.explain.plan import explain
 from penstock.sql.planning.planner import bind_query, plan_query
 from penstock.sql.positions import Span
-from penstock.sql.scope import SqlCatalog
-from penstock.sql.statement_parts import Assignment, StatementOption
-from penstock.sql.statements import CreateQuery, Explain, Select, Statement
+from penstock.sql.statements import Assignment, CreateQuery, Explain, Select, Statement, StatementOption
 from penstock.types import Field, Type
 
 
-def stages(statement: Statement, state: SqlCatalog, standing: bool = False, joins: bool = False) -> str:
+def stages(statement: Statement, state: CatalogState, standing: bool = False, joins: bool = False) -> str:
     """Every stage of a statement: what was read, the bound tree and the plan."""
     lines = ["statement", tree(statement, depth=1)]
     select: Select | None = None

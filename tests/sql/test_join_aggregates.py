@@ -13,7 +13,7 @@ from penstock.sql.plan import (
     SparkPlan,
     evaluated_by_spark,
 )
-from penstock.sql.plan.sorting import Sorted, Sorting
+from penstock.sql.plan.output import Sorted, Sorting
 from penstock.sql.planning.planner import reads_of
 from tests.sql.test_join_extraction import define
 from tests.sql.world import World

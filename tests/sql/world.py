@@ -111,13 +111,13 @@ class World:
             case st.AddColumn():
                 return self._add_column(statement)
             case st.Insert():
-                return "\n".join(str(row) for row in bind_insert(statement, self).rows)
+                return "\n".join(str(row) for row in bind_insert(statement, self))
             case st.Update():
-                update = bind_update(statement, self)
-                lines = [f"set {name} = {show(value)}" for name, value in update.assignments.items()]
-                return "\n".join([*lines, _where(update.where)])
+                assignments, where = bind_update(statement, self)
+                lines = [f"set {name} = {show(value)}" for name, value in assignments.items()]
+                return "\n".join([*lines, _where(where)])
             case st.Delete():
-                return _where(bind_delete(statement, self).where)
+                return _where(bind_delete(statement, self))
         return tree(statement)
 
     def _create_table(self, statement: st.CreateTable) -> str:

@@ -29,7 +29,7 @@ from penstock.pipeline.spark_sql import Moment
 from penstock.sql.parse import parse_select
 from penstock.sql.plan import Plan, ResamplePlan, SelectPlan, SparkPlan, all_windows, plan_from_json, stream_uses
 from penstock.sql.planning.planner import plan_query
-from penstock.sql.statement_parts import AsOf
+from penstock.sql.statements import AsOf
 from penstock.types import format_duration
 from penstock.views.answer_store import AnswerStore
 from penstock.views.results import Result

@@ -55,7 +55,7 @@ from penstock.sensors.address_rules import rules_of
 from penstock.services import Service
 from penstock.settings import Settings
 from penstock.sql.plan import ResamplePlan, SparkPlan, TreePlan
-from penstock.sql.statement_parts import AsOf
+from penstock.sql.statements import AsOf
 from penstock.statements import invoke
 from penstock.statements.descriptions import as_told, describe_queries, describe_query, describe_table
 from penstock.statements.execute import Executor

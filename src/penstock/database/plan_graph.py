@@ -11,7 +11,7 @@ from penstock.errors import expect
 from penstock.expr.expression import Expr
 from penstock.operators.base.view import view_of
 from penstock.sql.explain.notation import show, show_window
-from penstock.sql.explain.resample import show_call
+from penstock.sql.explain.plan import show_resample
 from penstock.sql.plan import AggregatePlan, JoinPlan, Plan, ResamplePlan, SelectPlan, SparkPlan, plan_from_json
 
 Kind = Literal["source", "step", "answer"]
@@ -170,7 +170,7 @@ def _spark_box(plan: SparkPlan) -> Box:
 
 
 def _resample_box(plan: SparkPlan) -> Box:
-    calls = (show_call(call) for call in expect(ResamplePlan, plan).resample.calls)
+    calls = (show_resample(call) for call in expect(ResamplePlan, plan).resample.calls)
     return Box("resample", (*calls, plan.reason))
 
 

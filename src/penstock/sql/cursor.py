@@ -144,8 +144,13 @@ class Cursor(PostgresParser):
     def listed(self, item: Callable[[], Item]) -> tuple[Item, ...]:
         """`( item, item, ... )`"""
         self.need("(")
+        items = self.several(item)
+        self.need(")")
+        return items
+
+    def several(self, item: Callable[[], Item]) -> tuple[Item, ...]:
+        """`item, item, ...`"""
         items = [item()]
         while self.take(","):
             items.append(item())
-        self.need(")")
         return tuple(items)

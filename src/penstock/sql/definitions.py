@@ -1,19 +1,28 @@
-"""CREATE TABLE and its relatives, checked: from a statement to what the catalog stores."""
+"""CREATE TABLE and its relatives with their options, checked: from a statement to what the catalog stores."""
 
 from __future__ import annotations
 
-from typing import NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 from penstock.catalog.model import TIME_COLUMN, Deduplicate, Function, StreamColumn, StreamType, Table, TableOptions
+from penstock.catalog.state import CatalogState
 from penstock.errors import PenstockError, error, suggest
 from penstock.sql.dialect import PenstockParser
+from penstock.sql.durations import duration_us
 from penstock.sql.functions import CALLS
+from penstock.sql.grammar.queries import strategy_named
 from penstock.sql.positions import Span
-from penstock.sql.scope import SqlCatalog
 from penstock.sql.spark.text_check import known_functions
-from penstock.sql.statement_parts import ColumnDefinition
-from penstock.sql.statements import AddColumn, CreateFunction, CreateStreamType, CreateTable
-from penstock.sql.table_options import table_options
+from penstock.sql.statements import (
+    AddColumn,
+    ColumnDefinition,
+    CreateFunction,
+    CreateQuery,
+    CreateStreamType,
+    CreateTable,
+    Statement,
+    StatementOption,
+)
 from penstock.types import Field
 
 
@@ -27,22 +36,21 @@ class TableDefinition(NamedTuple):
     options: TableOptions
 
 
-def bind_create_table(statement: CreateTable, state: SqlCatalog) -> TableDefinition:
+def bind_create_table(statement: CreateTable, state: CatalogState) -> TableDefinition:
     """The table a statement describes. Raises invalid_definition, invalid_option, stream_type_not_found."""
     _check_name(statement.name, statement, statement.name_at, "table")
     streams = [c for c in statement.columns if c.type is None]
     if len(streams) > 1:
         hint = "give each stream a table of its own; queries can join them"
-        _fail(statement, streams[1].at, error("invalid_definition", detail="a table has one stream column", hint=hint))
+        statement.refuse(streams[1].at, "a table has one stream column", hint)
     static = [c for c in statement.columns if c.type is not None]
     seen: set[str] = set()
     for column in statement.columns:
         _check_name(column.name, statement, column.at, "column")
         if column.name in seen:
-            _fail(statement, column.at, error("already_exists", kind="column", name=column.name))
+            statement.fail(column.at, error("already_exists", kind="column", name=column.name))
         if streams and column.name == TIME_COLUMN:
-            detail = f'"{TIME_COLUMN}" is the time of a reading; every sensor table has it already'
-            _fail(statement, column.at, error("invalid_definition", detail=detail))
+            statement.refuse(column.at, f'"{TIME_COLUMN}" is the time of a reading; every sensor table has it already')
         seen.add(column.name)
     key = _key(statement, static, bool(streams))
     stream = _stream(statement, streams[0], state) if streams else None
@@ -58,23 +66,19 @@ def _key(statement: CreateTable, static: list[ColumnDefinition], sensors: bool) 
         if name not in names:
             hint = suggest(name, names)
             failure = error("column_not_found", table=statement.name, column=name, hint=hint)
-            _fail(statement, statement.name_at, failure)
+            statement.fail(statement.name_at, failure)
     for column in static:
         if column.name in statement.key and column.type is not None and column.type.kind in ("ARRAY", "STRUCT"):
-            detail = f"{column.type} cannot be a key"
-            _fail(statement, column.at, error("invalid_definition", detail=detail))
+            statement.refuse(column.at, f"{column.type} cannot be a key")
     if len(set(statement.key)) != len(statement.key):
-        _fail(statement, statement.name_at, error("invalid_definition", detail="the key names a column twice"))
+        statement.refuse(statement.name_at, "the key names a column twice")
     if sensors and static and not statement.key:
         hint = f"write PRIMARY KEY behind {static[0].name}, or whichever columns tell sensors apart"
-        failure = error(
-            "invalid_definition", detail="a sensor table with static columns needs a PRIMARY KEY", hint=hint
-        )
-        _fail(statement, statement.name_at, failure)
+        statement.refuse(statement.name_at, "a sensor table with static columns needs a PRIMARY KEY", hint)
     return statement.key
 
 
-def _stream(statement: CreateTable, column: ColumnDefinition, state: SqlCatalog) -> StreamColumn:
+def _stream(statement: CreateTable, column: ColumnDefinition, state: CatalogState) -> StreamColumn:
     if column.stream_fields is not None:
         _check_fields(statement, column.stream_fields, column.at)
         return StreamColumn(column.name, column.stream_fields)
@@ -82,7 +86,7 @@ def _stream(statement: CreateTable, column: ColumnDefinition, state: SqlCatalog)
     if found is None:
         hint = suggest(column.stream_type or "", state.stream_types) or "CREATE STREAM TYPE comes first"
         failure = error("stream_type_not_found", stream_type=column.stream_type, hint=hint)
-        _fail(statement, column.type_at, failure)
+        statement.fail(column.type_at, failure)
     return StreamColumn(column.name, found.fields, found.name, found.connector, dict(found.options))
 
 
@@ -93,10 +97,9 @@ def _deduplicate(
     if clause is None:
         return None
     if stream is None:
-        detail = "DEDUPLICATE BY is about readings; this table has no stream"
-        _fail(statement, clause.at, error("invalid_definition", detail=detail))
+        statement.refuse(clause.at, "DEDUPLICATE BY is about readings; this table has no stream")
     if clause.within_us <= 0:
-        _fail(statement, clause.at, error("invalid_definition", detail="DEDUPLICATE needs a time above zero"))
+        statement.refuse(clause.at, "DEDUPLICATE needs a time above zero")
     known = [*(f.name for f in stream.fields), *statement.key, TIME_COLUMN]
     for name in clause.fields:
         if name not in known:
@@ -105,7 +108,7 @@ def _deduplicate(
                 "only key columns, fields of the stream and ts tell readings apart" if plain else suggest(name, known)
             )
             failure = error("column_not_found", table=statement.name, column=name, hint=hint)
-            _fail(statement, clause.at, failure)
+            statement.fail(clause.at, failure)
     return Deduplicate(clause.fields, clause.within_us)
 
 
@@ -125,11 +128,10 @@ def bind_create_function(statement: CreateFunction) -> Function:
     is_built_in = written in PenstockParser.FUNCTIONS or written in PenstockParser.FUNCTION_PARSERS
     if is_built_in or statement.name.lower() in {*known_functions(), *CALLS}:
         detail = f'"{statement.name}" is a built-in function'
-        _fail(statement, statement.name_at, error("invalid_definition", detail=detail, hint="choose another name"))
+        statement.refuse(statement.name_at, detail, "choose another name")
     names = [p.name for p in statement.parameters]
     if len(set(names)) != len(names):
-        detail = "two parameters have the same name"
-        _fail(statement, statement.name_at, error("invalid_definition", detail=detail))
+        statement.refuse(statement.name_at, "two parameters have the same name")
     return Function(
         statement.name,
         statement.parameters,
@@ -140,21 +142,20 @@ def bind_create_function(statement: CreateFunction) -> Function:
     )
 
 
-def bind_add_column(statement: AddColumn, state: SqlCatalog) -> tuple[Table, Field, bool]:
+def bind_add_column(statement: AddColumn, state: CatalogState) -> tuple[Table, Field, bool]:
     """The table, the new column and whether it is a field of the stream."""
     table = state.tables.get(statement.table)
     if table is None:
         hint = suggest(statement.table, state.tables)
-        _fail(statement, statement.name_at, error("table_not_found", table=statement.table, hint=hint))
+        statement.fail(statement.name_at, error("table_not_found", table=statement.table, hint=hint))
     if statement.stream is not None and (table.stream is None or table.stream.name != statement.stream):
         known = [table.stream.name] if table.stream is not None else []
         hint = suggest(statement.stream, known) or "leave out what stands before the dot for a static column"
         failure = error("column_not_found", table=table.name, column=statement.stream, hint=hint)
-        _fail(statement, statement.name_at, failure)
+        statement.fail(statement.name_at, failure)
     _check_name(statement.column.name, statement, statement.name_at, "column")
     if table.stream is not None and statement.column.name == TIME_COLUMN:
-        detail = f'"{TIME_COLUMN}" is the time of a reading'
-        _fail(statement, statement.name_at, error("invalid_definition", detail=detail))
+        statement.refuse(statement.name_at, f'"{TIME_COLUMN}" is the time of a reading')
     return table, statement.column, statement.stream is not None
 
 
@@ -163,23 +164,100 @@ def _check_fields(statement: CreateTable | CreateStreamType, fields: tuple[Field
     for field in fields:
         _check_name(field.name, statement, at, "field")
         if field.name == TIME_COLUMN:
-            detail = f'"{TIME_COLUMN}" is the time of a reading; every stream has it already'
-            _fail(statement, at, error("invalid_definition", detail=detail))
+            statement.refuse(at, f'"{TIME_COLUMN}" is the time of a reading; every stream has it already')
         if field.name in seen:
-            _fail(statement, at, error("already_exists", kind="field", name=field.name))
+            statement.fail(at, error("already_exists", kind="field", name=field.name))
         seen.add(field.name)
 
 
-_Statement = CreateTable | CreateStreamType | CreateFunction | AddColumn
-
-
-def _check_name(name: str, statement: _Statement, at: Span | None, kind: str) -> None:
+def _check_name(name: str, statement: Statement, at: Span | None, kind: str) -> None:
     if name.startswith("_"):
-        detail = f'the {kind} name "{name}" begins with an underscore, which marks columns of the system'
-        _fail(statement, at, error("invalid_definition", detail=detail))
+        statement.refuse(at, f'the {kind} name "{name}" begins with an underscore, which marks columns of the system')
     if not name or len(name) > 128:
-        _fail(statement, at, error("invalid_definition", detail=f"a {kind} name has 1 to 128 characters"))
+        statement.refuse(at, f"a {kind} name has 1 to 128 characters")
 
 
-def _fail(statement: _Statement, at: Span | None, failure: PenstockError) -> NoReturn:
-    raise statement.source.point(failure, at)
+# -- WITH (...) of CREATE TABLE
+
+# Name -> what it takes, in the words of the error message.
+TABLE_OPTIONS = {
+    "time": "'valid' or 'transaction'",
+    "out_of_order": "'refuse', 'clamp' or 'accept'",
+    "retention": "a duration, or 'forever'",
+    "idle": "a duration",
+    "max_ahead": "a duration",
+    "always_on": "true or false",
+    "discover": "true or false",
+}
+_CHOICES = {"time": ("valid", "transaction"), "out_of_order": ("refuse", "clamp", "accept")}
+
+
+def table_options(statement: CreateTable, has_stream: bool, deduplicate: Deduplicate | None) -> TableOptions:
+    """The options of a table. Raises invalid_option, pointing at the option."""
+    found: dict[str, Any] = {}
+    for option in statement.options:
+        try:
+            if not has_stream:
+                raise error(
+                    "invalid_option", option=option.name, detail="only a table with a stream column has options"
+                )
+            key, value = _value(option)
+            if key == "discover" and value and not statement.key:
+                detail = "a table without a key is one sensor, so there is none to discover"
+                raise error("invalid_option", option=option.name, detail=detail, hint="give it a PRIMARY KEY")
+            if key in found:
+                raise error("invalid_option", option=option.name, detail="it is given twice")
+            found[key] = value
+        except PenstockError as failure:
+            raise statement.source.point(failure, option.at) from None
+    return TableOptions(**found, deduplicate=deduplicate)
+
+
+def _value(option: StatementOption) -> tuple[str, Any]:
+    name, text = option.name, option.value.strip().strip("'").lower()
+    if name not in TABLE_OPTIONS:
+        hint = suggest(name, TABLE_OPTIONS) or "options are " + ", ".join(TABLE_OPTIONS)
+        raise error("invalid_option", option=name, detail="there is no such option", hint=hint)
+    if name in _CHOICES:
+        if text not in _CHOICES[name]:
+            raise _bad(name, option.value, suggest(text, _CHOICES[name]))
+        return name, text
+    if name in ("always_on", "discover"):
+        if text not in ("true", "false", "on", "off", "yes", "no"):
+            raise _bad(name, option.value, None)
+        return name, text in ("true", "on", "yes")
+    if name == "retention" and text in ("forever", "none", "unlimited"):
+        return "retention_us", None
+    try:
+        us = duration_us(text.removeprefix("interval").strip().replace("'", ""))
+    except PenstockError as failure:
+        raise _bad(name, option.value, failure.hint) from None
+    if us <= 0 and not (name == "max_ahead" and us == 0):
+        raise _bad(name, option.value, "it has to be above zero")
+    return f"{name}_us", us
+
+
+def _bad(name: str, value: str, hint: str | None) -> PenstockError:
+    return error("invalid_option", option=name, detail=f'"{value}" is not {TABLE_OPTIONS[name]}', hint=hint)
+
+
+# -- WITH (...) of CREATE QUERY: owner, description, and how its answer is stored
+
+QUERY_OPTIONS = ("description", "owner", "strategy")
+
+
+def query_facts(statement: CreateQuery) -> dict[str, str | None]:
+    """Owner, description and strategy, as far as they are given. Raises invalid_option, pointing at the option."""
+    found: dict[str, str | None] = {}
+    for option in statement.options:
+        name, text = option.name, option.value.strip()
+        try:
+            if name not in QUERY_OPTIONS:
+                hint = suggest(name, QUERY_OPTIONS) or "options are " + ", ".join(QUERY_OPTIONS)
+                raise error("invalid_option", option=name, detail="there is no such option", hint=hint)
+            if name in found:
+                raise error("invalid_option", option=name, detail="it is given twice")
+            found[name] = strategy_named(text) if name == "strategy" else text or None
+        except PenstockError as problem:
+            raise statement.source.point(problem, option.at) from None
+    return found

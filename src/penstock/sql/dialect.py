@@ -1,7 +1,8 @@
-"""The grammar of questions: PostgreSQL's as sqlglot reads it, with our clauses for time.
+"""The dialect of questions: PostgreSQL's as sqlglot reads and writes it, with our clauses for time.
 
-`PenstockParser` adds to SELECT what `clauses/` reads: windows, the W-join's `WINDOW`, durations and parameters.
-Statements of our own are in `grammar/`, which drives this parser token by token.
+`PenstockParser` adds to SELECT what `clauses` reads: windows, the W-join's `WINDOW`, durations and parameters.
+Statements of our own are in `grammar/`, which drives this parser token by token. `PenstockGenerator` writes trees back to text, for
+people: names of columns, printed statements and bound trees.
 """
 
 from __future__ import annotations
@@ -17,16 +18,14 @@ from sqlglot.generators.postgres import PostgresGenerator
 from sqlglot.parsers.postgres import PostgresParser
 from sqlglot.tokenizer_core import Token, TokenType
 
+from penstock.clock import format_timestamp
 from penstock.errors import error
-from penstock.sql.clauses.errors import ErrorParser
-from penstock.sql.clauses.parameters import ParameterParser
-from penstock.sql.clauses.window_joins import WindowJoinParser
-from penstock.sql.clauses.windows import WindowParser
+from penstock.sql.clauses import ClauseParser
 from penstock.sql.functions import NODE_NAMES
-from penstock.sql.generator import PenstockGenerator
-from penstock.sql.nodes import Duration, OwnWindow
+from penstock.sql.nodes import BeginEnd, Const, Duration, Hold, OwnWindow, WindowJoin
 from penstock.sql.parameters import Parameters
 from penstock.sql.positions import mark, point, span_of
+from penstock.types import format_duration
 
 _NOT_NAMES = {TokenType.BEGIN, TokenType.END}
 # The $ of a parameter, and the sign that stands for it while sqlglot reads: half of a surrogate pair, which is
@@ -35,7 +34,7 @@ _PARAMETER, _SIGN = re.compile(r"(?<![\w$])\$(?=\d)"), "\udfff"
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-class PenstockParser(ParameterParser, ErrorParser, WindowParser, WindowJoinParser):
+class PenstockParser(ClauseParser):
     # A word of another statement in PostgreSQL; here SESSION(..) is a call, which the binder refuses with a hint.
     FUNC_TOKENS = PostgresParser.FUNC_TOKENS | {TokenType.SESSION}
     ID_VAR_TOKENS = PostgresParser.ID_VAR_TOKENS - _NOT_NAMES
@@ -143,9 +142,7 @@ class PenstockParser(ParameterParser, ErrorParser, WindowParser, WindowJoinParse
     ) -> exp.Expr | None:
         first = self._curr
         found = super()._parse_function(functions, anonymous, optional_parens, any_token)
-        if found is not None:
-            mark(found, first, self._prev)
-        return found
+        return None if found is None else mark(found, first, self._prev)
 
     def validate_expression(self, expression: Any, args: list[Any] | None = None) -> Any:
         if args and isinstance(expression, exp.AggFunc):
@@ -182,6 +179,80 @@ class PenstockParser(ParameterParser, ErrorParser, WindowParser, WindowJoinParse
                 self.raise_error("Expected something behind the comma")
             items.append(item)
         return items
+
+
+def _edge(node: exp.Expr) -> str:
+    anchor, offset = node.args["anchor"], int(node.args["offset"])
+    if anchor == "constant":
+        return f"'{format_timestamp(offset)}'"
+    if offset == 0:
+        return str(anchor).upper()
+    return f"{str(anchor).upper()} {'-' if offset < 0 else '+'} '{format_duration(abs(offset))}'"
+
+
+class PenstockGenerator(PostgresGenerator):
+    QUERY_HINTS = True
+    TRANSFORMS = {
+        **PostgresGenerator.TRANSFORMS,
+        Duration: lambda self, node: self._duration(node),
+        OwnWindow: lambda self, node: f"{self.sql(node.this)[:-1]}, {self._duration(Duration(this=str(node.us)))})",
+        BeginEnd: lambda self, node: self._begin_end(node),
+        WindowJoin: lambda self, node: self._window_join(node),
+        Const: lambda self, node: self._const(node),
+        Hold: lambda self, node: f"{self.sql(node, 'this')} FOR '{format_duration(node.us)}'",
+    }
+    AFTER_HAVING_MODIFIER_TRANSFORMS = {
+        "window_joins": lambda self, node: self._clause(node, "window_joins", " AND "),
+        **PostgresGenerator.AFTER_HAVING_MODIFIER_TRANSFORMS,
+        "begin_end": lambda self, node: self._clause(node, "begin_end", " "),
+    }
+
+    def _clause(self, node: exp.Expr, key: str, separator: str) -> str:
+        found = node.args.get(key)
+        return "" if found is None else self.sep() + separator.join(self.sql(part) for part in found.expressions)
+
+    def _duration(self, node: Duration) -> str:
+        return f"INTERVAL '{format_duration(node.us)}'"
+
+    def _begin_end(self, node: exp.Expr) -> str:
+        if node.args.get("rows") is not None:
+            text = f"BEGIN (LAST {node.args['rows']} ROWS{' PER SENSOR' if node.args.get('per_sensor') else ''})"
+        else:
+            text = f"BEGIN ({_edge(node.args['begin'])})"
+        if node.args.get("end") is not None:
+            text += f" END ({_edge(node.args['end'])})"
+        alias = node.args.get("alias")
+        return text if alias is None else f"{text} FOR {alias.name}"
+
+    def _window_join(self, node: exp.Expr) -> str:
+        low, high = int(node.args["low"]), int(node.args["high"])
+        left, right = node.args.get("left"), node.args.get("right")
+        pair = "" if left is None or right is None else f"({left.name}, {right.name})"
+        if low == -high:
+            return f"WINDOW{pair} = '{format_duration(high)}'"
+        if low == 0:
+            return f"DWINDOW{pair} = '{format_duration(high)}'"
+        return f"WINDOW{pair} BETWEEN '{format_duration(low)}' AND '{format_duration(high)}'"
+
+    def _const(self, node: Const) -> str:
+        """A bound constant with its type."""
+        type_, value = node.meta["penstock"], node.value
+        if value is None:
+            return f"NULL::{type_}"
+        if type_.kind == "TIMESTAMP":
+            return f"'{format_timestamp(value)}'::TIMESTAMP"
+        if type_.kind == "DURATION":
+            return f"'{format_duration(value)}'::INTERVAL"
+        if type_.kind == "TEXT":
+            return "'" + str(value).replace("'", "''") + "'"
+        if type_.kind in ("INT", "BOOLEAN"):
+            return str(value).upper()
+        return f"{value}::{type_}"
+
+    def cast_sql(self, node: exp.Cast, safe_prefix: str | None = None) -> str:
+        if "penstock" in node.meta:
+            return f"CAST({self.sql(node, 'this')} AS {node.meta['penstock']})"
+        return super().cast_sql(node, safe_prefix)
 
 
 class Penstock(Postgres):

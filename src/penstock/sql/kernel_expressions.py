@@ -38,20 +38,9 @@ _BINARY: dict[type[exp.Expr], str] = {
     exp.Like: "like",
     exp.ILike: "ilike",
 }
-_UNARY: dict[type[exp.Expr], str] = {
-    exp.Neg: "neg",
-    exp.Not: "not",
-    exp.Abs: "abs",
-    exp.Floor: "floor",
-    exp.Ceil: "ceil",
-    exp.Sqrt: "sqrt",
-    exp.Exp: "exp",
-    exp.Ln: "ln",
-    exp.Sign: "sign",
-    exp.Lower: "lower",
-    exp.Upper: "upper",
-    exp.Length: "length",
-}
+_OF_NUMBERS = (exp.Neg, exp.Not, exp.Abs, exp.Floor, exp.Ceil, exp.Sqrt, exp.Exp, exp.Ln, exp.Sign)
+_OF_TEXTS = (exp.Lower, exp.Upper, exp.Length)
+_UNARY: dict[type[exp.Expr], str] = {kind: kind.__name__.lower() for kind in (*_OF_NUMBERS, *_OF_TEXTS)}
 _MANY: dict[type[exp.Expr], str] = {exp.Greatest: "greatest", exp.Least: "least", exp.Coalesce: "coalesce"}
 # Functions of Spark for what EXTRACT says too. SECOND() has no fraction, and DAYOFWEEK() counts from 1.
 _PARTS: dict[type[exp.Expr], str] = {

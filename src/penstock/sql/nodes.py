@@ -20,8 +20,8 @@ class Duration(exp.Expression, exp.Condition):
         return int(self.this)
 
 
-class OwnWindow(exp.Expression, exp.Condition):
-    """An aggregate over a window of its own: `this` over the last `us` microseconds of the question's window."""
+class Timed(exp.Expression, exp.Condition):
+    """Something about `this` for so many microseconds."""
 
     arg_types = {"this": True, "us": True}
 
@@ -30,14 +30,18 @@ class OwnWindow(exp.Expression, exp.Condition):
         return int(self.args["us"])
 
 
-class Resample(exp.Expression, exp.Condition):
+class OwnWindow(Timed):
+    """An aggregate over a window of its own: `this` over the last `us` microseconds of the question's window."""
+
+
+class Hold(Timed):
+    """A condition that has held without a break, per sensor, for `us` microseconds."""
+
+
+class Resample(Timed):
     """A value of a stream at the time of another's reading, from what lies within `us` microseconds of it."""
 
     arg_types = {"this": True, "us": True, "method": True}
-
-    @property
-    def us(self) -> int:
-        return int(self.args["us"])
 
     @property
     def method(self) -> str:
@@ -52,16 +56,6 @@ class WithinPercent(exp.Expression):
     @property
     def share(self) -> float:
         return float(self.args["percent"]) / 100
-
-
-class Hold(exp.Expression, exp.Condition):
-    """A condition that has held without a break, per sensor, for `us` microseconds."""
-
-    arg_types = {"this": True, "us": True}
-
-    @property
-    def us(self) -> int:
-        return int(self.args["us"])
 
 
 class SampleCondition(exp.Expression, exp.Condition):

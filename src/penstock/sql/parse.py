@@ -15,11 +15,10 @@ from penstock.errors import PenstockError, error
 from penstock.sql.cursor import UnexpectedToken
 from penstock.sql.dialect import Penstock, PenstockParser
 from penstock.sql.durations import LONG_UNITS
-from penstock.sql.grammar import changes, definitions, queries, questions, rollups, sinks, system, users
+from penstock.sql.grammar import administration, changes, definitions, queries, questions
 from penstock.sql.parameters import Parameters, refuse_unused
 from penstock.sql.positions import Span, offset_of, point, span_of_token
-from penstock.sql.statement_parts import AsOf
-from penstock.sql.statements import BadQuery, OnError, Select, SetOnError, SourceText, Statement, Transaction
+from penstock.sql.statements import AsOf, BadQuery, OnError, Select, SetOnError, SourceText, Statement, Transaction
 
 # Suggested for words that nearly are one; short words and those that make good names are left out.
 KEYWORDS = (
@@ -180,20 +179,20 @@ _STATEMENTS: tuple[tuple[tuple[str, ...], Callable[[PenstockParser], Statement]]
     (("CREATE", "STREAM", "TYPE"), definitions.create_stream_type),
     (("CREATE", "TABLE"), definitions.create_table),
     (("CREATE", "QUERY"), queries.create_query),
-    (("CREATE", "ROLLUP"), rollups.create_rollup),
+    (("CREATE", "ROLLUP"), queries.create_rollup),
     (("CREATE", "FUNCTION"), lambda parser: definitions.create_function(parser, or_replace=False)),
     (("CREATE", "OR", "REPLACE", "FUNCTION"), lambda parser: definitions.create_function(parser, or_replace=True)),
-    (("CREATE", "SINK"), sinks.create_sink),
-    (("ALTER", "SINK"), sinks.alter_sink),
-    (("CREATE", "USER"), users.create_user),
-    (("CREATE", "ROLE"), users.create_user),
-    (("CREATE", "TOKEN"), users.create_token),
-    (("ALTER", "USER"), users.alter_user),
-    (("ALTER", "ROLE"), users.alter_user),
-    (("DROP", "USER"), users.drop_user),
-    (("DROP", "ROLE"), users.drop_user),
-    (("DROP", "TOKEN"), users.drop_token),
-    (("ALTER", "SYSTEM"), system.alter_system),
+    (("CREATE", "SINK"), queries.create_sink),
+    (("ALTER", "SINK"), queries.alter_sink),
+    (("CREATE", "USER"), administration.create_user),
+    (("CREATE", "ROLE"), administration.create_user),
+    (("CREATE", "TOKEN"), administration.create_token),
+    (("ALTER", "USER"), administration.alter_user),
+    (("ALTER", "ROLE"), administration.alter_user),
+    (("DROP", "USER"), lambda parser: administration.drop_accounts(parser, "user")),
+    (("DROP", "ROLE"), lambda parser: administration.drop_accounts(parser, "user")),
+    (("DROP", "TOKEN"), lambda parser: administration.drop_accounts(parser, "token")),
+    (("ALTER", "SYSTEM"), administration.alter_system),
     (("ALTER", "TABLE"), definitions.alter_table),
     (("ALTER", "QUERY"), queries.alter_query),
     (("COMMENT", "ON"), queries.comment_on),

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeVar
 
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token
 
 from penstock.errors import PenstockError
+
+Node = TypeVar("Node", bound=exp.Expr)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +38,18 @@ def span_of(node: exp.Expr) -> Span | None:
     return None if start is None or end is None else Span(start, end + 1)
 
 
-def mark(node: exp.Expr, first: Token, last: Token) -> None:
-    """Remember that a node covers the tokens from `first` to `last`."""
+def mark(node: Node, first: Token, last: Token) -> Node:
+    """The node, which remembers that it covers the tokens from `first` to `last`."""
     node.update_positions(line=first.line, col=first.col, start=first.start, end=last.end)
+    return node
+
+
+def placed(node: Node, at: exp.Expr) -> Node:
+    """The node, which remembers that it stands where another one does."""
+    where = span_of(at)
+    if where is not None:
+        node.meta.update(start=where.start, end=where.end - 1)
+    return node
 
 
 def point(failure: PenstockError, text: str, span: Span | None) -> PenstockError:

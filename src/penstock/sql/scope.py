@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from sqlglot import exp
 
-from penstock.catalog.model import Function, QueryDefinition, StreamType, Table
+from penstock.catalog.model import Table
 from penstock.errors import PenstockError, error, suggest
 from penstock.expr.windows import Window
 from penstock.types import Type
@@ -17,21 +17,6 @@ from penstock.types import Type
 # state: the answer of a LATCH query, as it is when a query reads it.
 SourceKind = Literal["sensors", "ordinary", "system", "state", "query", "derived", "core"]
 Origin = Literal["static", "stream", "time", "other"]
-
-
-class SqlCatalog(Protocol):
-    """What SQL needs of the catalog (catalog.state.CatalogState)."""
-
-    @property
-    def tables(self) -> Mapping[str, Table]: ...
-    @property
-    def tables_by_id(self) -> Mapping[int, Table]: ...
-    @property
-    def stream_types(self) -> Mapping[str, StreamType]: ...
-    @property
-    def functions(self) -> Mapping[str, Function]: ...
-    @property
-    def queries(self) -> Mapping[str, QueryDefinition]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,13 +101,12 @@ class Scope:
 
     def find(self, parts: list[str]) -> tuple[BoundSource, SourceColumn, list[str]] | None:
         """Resolve a name, here first and then further out. Raises ambiguous_column."""
-        scope: Scope | None = self
-        while scope is not None:
-            found = scope._find_here(parts)
-            if found is not None:
-                return found
-            scope = scope.outer
-        return None
+        return next((found for scope in self._outwards() if (found := scope._find_here(parts)) is not None), None)
+
+    def _outwards(self) -> Iterator[Scope]:
+        yield self
+        if self.outer is not None:
+            yield from self.outer._outwards()
 
     def _find_here(self, parts: list[str]) -> tuple[BoundSource, SourceColumn, list[str]] | None:
         if len(parts) > 1:
@@ -140,21 +124,13 @@ class Scope:
         if len(found) > 1:
             names = [f"{source.alias}.{'.'.join(parts)}" for source, _, _ in found]
             raise error(
-                "ambiguous_column",
-                column=".".join(parts),
-                candidates=" or ".join(names),
-                hint=f"write {names[0]}",
+                "ambiguous_column", column=".".join(parts), candidates=" or ".join(names), hint=f"write {names[0]}"
             )
         return found[0] if found else None
 
     def missing(self, parts: list[str]) -> PenstockError:
         """The error for a name that means nothing here, with the nearest one that does."""
-        scopes: list[Scope] = []
-        scope: Scope | None = self
-        while scope is not None:
-            scopes.append(scope)
-            scope = scope.outer
-        sources = [source for s in scopes for source in s.sources]
+        sources = [source for scope in self._outwards() for source in scope.sources]
         for source in sources:
             if len(parts) > 1 and source.alias == parts[0]:
                 return _column_missing(source, parts[1:])

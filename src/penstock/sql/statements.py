@@ -6,25 +6,78 @@ Made by `parse.parse_script`; read by `binding`, `definitions`, `row_changes` an
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NoReturn
 
 from sqlglot import exp
 
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, error
+from penstock.security.caller import Role
 from penstock.sql.positions import Span, point
-from penstock.sql.statement_parts import (
-    NOWHERE,
-    AsOf,
-    Assignment,
-    ColumnDefinition,
-    DeduplicateClause,
-    StatementOption,
-    TierClause,
-)
 from penstock.types import Field, Type
 
 DropKind = Literal["table", "stream_type", "function", "query", "rollup", "sink"]
 OnError = Literal["none", "rest"]
+NOWHERE = Span(0, 0)
+
+
+# -- what statements are made of
+
+
+@dataclass(frozen=True, slots=True)
+class StatementOption:
+    """`name = value` of WITH or `name 'value'` of OPTIONS."""
+
+    name: str
+    value: str
+    at: Span = field(repr=False, compare=False, default=NOWHERE)
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnDefinition:
+    """A column: a static one has a type; the dynamic one names a stream type or lists its fields."""
+
+    name: str
+    type: Type | None = None
+    primary_key: bool = False
+    not_null: bool = False
+    stream_type: str | None = None
+    stream_fields: tuple[Field, ...] | None = None
+    at: Span = field(repr=False, compare=False, default=NOWHERE)
+    type_at: Span = field(repr=False, compare=False, default=NOWHERE)
+
+
+@dataclass(frozen=True, slots=True)
+class DeduplicateClause:
+    fields: tuple[str, ...]
+    within_us: int
+    at: Span = field(repr=False, compare=False, default=NOWHERE)
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    name: str
+    value: exp.Expr
+    at: Span = field(repr=False, compare=False, default=NOWHERE)
+
+
+@dataclass(frozen=True, slots=True)
+class AsOf:
+    """A past moment: a committed cycle, a time, or so many microseconds (0 or less) from NOW."""
+
+    cycle: int | None = None
+    time_us: int | None = None
+    offset_us: int | None = None
+    at: Span = field(repr=False, compare=False, default=NOWHERE)
+
+
+@dataclass(frozen=True, slots=True)
+class TierClause:
+    """`EVERY 1 MINUTE KEEP 30 DAYS`; None: for ever."""
+
+    every_us: int
+    keep_us: int | None = None
+    every_at: Span = field(repr=False, compare=False, default=NOWHERE)
+    keep_at: Span = field(repr=False, compare=False, default=NOWHERE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +106,17 @@ class Statement:
     def point(self, failure: PenstockError) -> PenstockError:
         """The error with a caret at the statement's main name, for errors of its execution."""
         return self.source.point(failure, self.name_at)
+
+    def fail(self, at: Span | None, failure: PenstockError) -> NoReturn:
+        """Raise an error with a caret at a span of the statement (the whole of it if none is given)."""
+        raise self.source.point(failure, at)
+
+    def refuse(self, at: Span | None, detail: str, hint: str | None = None) -> NoReturn:
+        """Raise invalid_definition."""
+        self.fail(at, error("invalid_definition", detail=detail, hint=hint))
+
+
+# -- the statements
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +310,7 @@ class CancelStatement(Statement):
 
 @dataclass(frozen=True, slots=True)
 class Show(Statement):
-    """`what` is one of grammar.admin.SHOWN; `table` narrows SENSORS and the like."""
+    """`what` is one of grammar.questions.SHOWN; `table` narrows SENSORS and the like."""
 
     what: str
     table: str | None = None
@@ -284,3 +348,43 @@ class Transaction(Statement):
     """BEGIN, COMMIT or ROLLBACK from a driver; does nothing."""
 
     kind: str
+
+
+# -- users and tokens; passwords are in no repr
+
+
+@dataclass(frozen=True, slots=True)
+class CreateUser(Statement):
+    name: str
+    role: Role = "read"
+    password: str | None = field(default=None, repr=False)
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AlterUser(Statement):
+    """Another role, another password, or both; None keeps what is there."""
+
+    name: str
+    role: Role | None = None
+    password: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class CreateToken(Statement):
+    """A secret for programs: the token of `owner`, or of no user."""
+
+    name: str
+    role: Role = "read"
+    owner: str | None = None
+    expires_us: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DropAccounts(Statement):
+    """Users together with their tokens, or tokens."""
+
+    kind: Literal["user", "token"]
+    names: tuple[str, ...]
+    if_exists: bool = False
+    names_at: tuple[Span, ...] = field(repr=False, compare=False, default=())

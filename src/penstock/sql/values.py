@@ -15,7 +15,6 @@ from sqlglot import exp
 from penstock.clock import format_timestamp, parse_timestamp
 from penstock.errors import PenstockError, error
 from penstock.sql.durations import duration_us
-from penstock.sql.grammar.types import normalised
 from penstock.sql.nodes import Const, Duration
 from penstock.types import BIGINT, DOUBLE, INT, TEXT, TIMESTAMP, Type, parse_type
 
@@ -23,6 +22,11 @@ NULL = Type("NULL")
 DURATION = Type("DURATION")
 
 _LADDER = ("INT", "BIGINT", "DECIMAL", "DOUBLE")
+_SPELLINGS = (
+    (re.compile(r"\bcharacter\s+varying\b", re.IGNORECASE), "VARCHAR"),
+    (re.compile(r"\bcharacter\b", re.IGNORECASE), "CHAR"),
+    (re.compile(r"\btimestamp(tz)?(\s*\(\d+\))?(\s+with(out)?\s+time\s+zone)?", re.IGNORECASE), "TIMESTAMP"),
+)
 _TRUE = {"t", "true", "y", "yes", "on", "1"}
 _FALSE = {"f", "false", "n", "no", "off", "0"}
 
@@ -175,6 +179,13 @@ def _hint(target: Type) -> str | None:
     if target == TIMESTAMP:
         return "write a time as '2026-01-31 12:00:00'"
     return "write a duration as 10 SECONDS or '1h30m'" if target == DURATION else None
+
+
+def normalised(text: str) -> str:
+    """A type's text in the words of `penstock.types`."""
+    for pattern, word in _SPELLINGS:
+        text = pattern.sub(word, text)
+    return text
 
 
 def type_of_cast(to: exp.DataType) -> Type | None:

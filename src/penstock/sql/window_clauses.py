@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NoReturn
 
 from sqlglot import exp
 
@@ -42,12 +43,8 @@ def windows_of(select: exp.Expr, outer: Windows, standing: bool, text: str) -> W
         alias = clause.args.get("alias")
         if alias is None:
             if explicit:
-                failure = error(
-                    "invalid_window",
-                    detail="there are two windows for the same streams",
-                    hint="write FOR and a stream's name after one of them",
-                )
-                raise point(failure, text, span_of(clause))
+                hint = "write FOR and a stream's name after one of them"
+                _refuse(text, clause, "there are two windows for the same streams", hint)
             everywhere, explicit = window, True
         else:
             by_alias[alias.name] = window
@@ -60,34 +57,28 @@ def window_of(clause: BeginEnd, standing: bool, text: str) -> Window:
     if clause.args.get("rows") is not None:
         count = int(clause.args["rows"])
         if count < 1:
-            raise point(error("invalid_window", detail="LAST needs at least one row"), text, span_of(clause))
+            _refuse(text, clause, "LAST needs at least one row")
         if end_edge is not None and _bound(end_edge, standing, text) != NOW:
-            detail = "the newest rows always end at NOW"
-            raise point(error("invalid_window", detail=detail, hint="leave END out"), text, span_of(end_edge))
+            _refuse(text, end_edge, "the newest rows always end at NOW", "leave END out")
         return RowsWindow(count, bool(clause.args.get("per_sensor")))
     begin_edge = clause.args["begin"]
     begin = _bound(begin_edge, standing, text)
     end = NOW if end_edge is None else _bound(end_edge, standing, text)
     where = end_edge if end_edge is not None else begin_edge
     if begin.anchor == "now" and begin.offset_us > 0:
-        detail = f"BEGIN ({begin}) lies in the future for ever"
-        raise point(error("invalid_window", detail=detail, hint="write NOW - d"), text, span_of(begin_edge))
+        _refuse(text, begin_edge, f"BEGIN ({begin}) lies in the future for ever", "write NOW - d")
     if end.anchor == "now" and end.offset_us > 0:
-        detail = f"END ({end}) lies past NOW; nothing is known there"
-        raise point(error("invalid_window", detail=detail, hint="write END (NOW) or a constant"), text, span_of(where))
+        _refuse(text, where, f"END ({end}) lies past NOW; nothing is known there", "write END (NOW) or a constant")
     if begin.anchor == "now" and end.anchor != "now":
         detail = f"BEGIN ({begin}) moves and would pass END ({end})"
         hint = "a sliding window ends at NOW or NOW - e"
-        raise point(error("invalid_window", detail=detail, hint=hint), text, span_of(where))
+        _refuse(text, where, detail, hint)
     if begin.anchor == "start" and begin.offset_us > 0:
-        detail = f"BEGIN ({begin}) lies after the registration"
-        raise point(error("invalid_window", detail=detail, hint="write START or START - d"), text, span_of(begin_edge))
+        _refuse(text, begin_edge, f"BEGIN ({begin}) lies after the registration", "write START or START - d")
     if end.anchor == "start" and not (begin.anchor == "start" or begin.anchor == "constant"):
-        detail = "a window that slides cannot end at START"
-        raise point(error("invalid_window", detail=detail), text, span_of(where))
+        _refuse(text, where, "a window that slides cannot end at START")
     if begin.anchor == end.anchor and begin.offset_us > end.offset_us:
-        detail = f"END ({end}) lies before BEGIN ({begin})"
-        raise point(error("invalid_window", detail=detail), text, span_of(where))
+        _refuse(text, where, f"END ({end}) lies before BEGIN ({begin})")
     return TimeWindow(begin, end)
 
 
@@ -95,9 +86,12 @@ def _bound(edge: WindowEdge, standing: bool, text: str) -> Bound:
     bound = Bound(edge.args["anchor"], int(edge.args["offset"]))
     if bound.anchor == "start" and not standing:
         hint = "START is when a standing query was registered; use CREATE QUERY, or NOW - d"
-        failure = error("invalid_window", detail="START means nothing in a one-shot SELECT", hint=hint)
-        raise point(failure, text, span_of(edge))
+        _refuse(text, edge, "START means nothing in a one-shot SELECT", hint)
     return bound
+
+
+def _refuse(text: str, node: exp.Expr, detail: str, hint: str | None = None) -> NoReturn:
+    raise point(error("invalid_window", detail=detail, hint=hint), text, span_of(node))
 
 
 def anchored(window: Window, start_us: int | None) -> Window:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from penstock.clock import format_timestamp
 from penstock.errors import PenstockError
 from penstock.security.users import Users
-from penstock.sql import user_statements as st
+from penstock.sql import statements as st
 from penstock.statements.replies import done, rows_of
 from penstock.views.results import Result
 

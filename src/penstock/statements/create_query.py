@@ -20,11 +20,11 @@ from penstock.operators.join.buffer_budget import check_join_fits
 from penstock.operators.sparksql.moments import all_streams, now_of_plan
 from penstock.settings import Settings
 from penstock.sql import statements as st
+from penstock.sql.definitions import query_facts
 from penstock.sql.parse import parse_select
 from penstock.sql.plan import Plan, all_windows, evaluated_by_spark, plan_to_json
-from penstock.sql.planning.aggregate.latch import registered
+from penstock.sql.planning.aggregate.windows import registered
 from penstock.sql.planning.planner import reads_of
-from penstock.sql.query_options import query_facts
 from penstock.statements.notices import notices_of
 from penstock.statements.registration_batch import RegistrationBatch, named_in
 from penstock.statements.replies import done

@@ -9,7 +9,6 @@ from penstock.cycle.definitions import loading
 from penstock.errors import PenstockError, error
 from penstock.security.caller import current_caller, require
 from penstock.sql import statements as st
-from penstock.sql import user_statements as us
 from penstock.sql.parse import parse_script
 from penstock.sql.plan import SparkPlan
 from penstock.statements import (
@@ -166,13 +165,13 @@ class Executor:
                 return alter_query.pause(session, statement)
             case st.ResumeQuery():
                 return alter_query.resume(session, statement)
-            case us.CreateUser():
+            case st.CreateUser():
                 return accounts.create_user(session.users, statement)
-            case us.AlterUser():
+            case st.AlterUser():
                 return accounts.alter_user(session.users, statement)
-            case us.CreateToken():
+            case st.CreateToken():
                 return accounts.create_token(session.users, statement)
-            case us.DropAccounts():
+            case st.DropAccounts():
                 return accounts.drop_accounts(session.users, statement)
             case st.AlterSink():
                 return sinks.alter_sink(session, statement)

@@ -16,8 +16,8 @@ from penstock.operators.sparksql.replan import with_text
 from penstock.sql import statements as st
 from penstock.sql.explain.notation import amount
 from penstock.sql.explain.plan import explain as explain_plan
-from penstock.sql.plan import Plan, SparkPlan, looks_of, plan_from_json
-from penstock.sql.planning.one_shot import OneShotAggregate, asked_of_slices, asked_once
+from penstock.sql.plan import AggregatePlan, Plan, SparkPlan, looks_of, plan_from_json
+from penstock.sql.planning.planner import asked_of_slices, asked_once
 from penstock.statements.descriptions import as_told, describe_query
 from penstock.statements.replies import rows_of
 from penstock.statements.rollups import explain_rollup
@@ -42,7 +42,7 @@ def explain(session: Session, statement: st.Explain) -> Result:
     else:
         asked = asked_once(statement.target, state) if state.rollups else None
         if asked is not None:
-            lines = plan_lines(asked.plan, state)
+            lines = plan_lines(asked, state)
         matched = asked_of_rollup(session, statement.target)
         plan = plan_of(session, statement.target, standing=False, state=state)
         if matched is not None:
@@ -68,10 +68,10 @@ def _stored(definition: QueryDefinition, state: CatalogState) -> Plan:
     return plan
 
 
-def _sliced_lines(session: Session, asked: OneShotAggregate, analyze: bool) -> list[str]:
+def _sliced_lines(session: Session, asked: AggregatePlan, analyze: bool) -> list[str]:
     """A question that Spark SQL has no words for."""
     state = session.catalog.state.frozen()
-    lines = [*explain_plan(asked.plan, state).splitlines(), *plan_lines(asked.plan, state)]
+    lines = [*explain_plan(asked, state).splitlines(), *plan_lines(asked, state)]
     lines.append(
         "  asked once: rows of the log are read and aggregated here, nothing is kept, no Spark job up to answer_read_max_rows"
     )
@@ -83,7 +83,7 @@ def _sliced_lines(session: Session, asked: OneShotAggregate, analyze: bool) -> l
     return lines
 
 
-def _analyzed(session: Session, plan: SparkPlan, asked: OneShotAggregate | None) -> list[str]:
+def _analyzed(session: Session, plan: SparkPlan, asked: AggregatePlan | None) -> list[str]:
     """What came of a question that is asked once."""
     session.wait_for_own_writes()
     began = time.monotonic()

@@ -10,7 +10,7 @@ from penstock.errors import PenstockError
 from penstock.security.caller import LOCAL, current_caller
 from penstock.sql.parse import parse_as_of
 from penstock.sql.plan import plan_from_json
-from penstock.sql.statement_parts import AsOf
+from penstock.sql.statements import AsOf
 from penstock.statements.session import Session
 from penstock.views.results import Result
 

@@ -13,9 +13,8 @@ from penstock.operators.aggregate.rollups.rollup_read import find_match
 from penstock.operators.aggregate.trees.answer_columns import NotAnswered
 from penstock.operators.sparksql.evaluation_rows import Evaluation
 from penstock.sql import statements as st
-from penstock.sql.plan import Plan, SparkPlan
-from penstock.sql.planning.one_shot import OneShotAggregate, asked_of_slices, asked_once
-from penstock.sql.planning.planner import invocation_of, plan_query
+from penstock.sql.plan import AggregatePlan, Plan, SparkPlan
+from penstock.sql.planning.planner import asked_of_slices, asked_once, invocation_of, plan_query
 from penstock.statements.invoke import invoke
 from penstock.statements.session import Session
 from penstock.views.results import Result
@@ -49,27 +48,27 @@ def select(session: Session, statement: st.Select, alone: str | None = None) -> 
     return answered(session, plan)
 
 
-def asked_of_rollup(session: Session, statement: st.Select) -> OneShotAggregate | None:
+def asked_of_rollup(session: Session, statement: st.Select) -> AggregatePlan | None:
     """The plan of a question that a rollup can help to answer, wherever its window begins."""
     state = session.catalog.state.frozen()
     asked = asked_once(statement, state) if state.rollups else None
-    return asked if asked is not None and find_match(asked.plan, state) is not None else None
+    return asked if asked is not None and find_match(asked, state) is not None else None
 
 
-def rolled_up(session: Session, asked: OneShotAggregate) -> Result | None:
+def rolled_up(session: Session, asked: AggregatePlan) -> Result | None:
     """The answer with what a rollup has of readings that the log has no more; None where there is nothing of that."""
     session.wait_for_own_writes()
     with session.statements.heavy_turn():
         found = answer_from_rollup(session.standing, asked)
-    return None if found is None else session.completeness.say(found, asked.plan, None, session.catalog.state)
+    return None if found is None else session.completeness.say(found, asked, None, session.catalog.state)
 
 
-def answered_from_log(session: Session, asked: OneShotAggregate) -> Result:
+def answered_from_log(session: Session, asked: AggregatePlan) -> Result:
     """The answer to a question that Spark SQL cannot evaluate."""
     session.wait_for_own_writes()
     with session.statements.heavy_turn():
         found = answer_from_log(session.standing, asked)
-    return session.completeness.say(found, asked.plan, None, session.catalog.state)
+    return session.completeness.say(found, asked, None, session.catalog.state)
 
 
 def answered(session: Session, plan: SparkPlan) -> Result:

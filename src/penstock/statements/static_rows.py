@@ -16,21 +16,21 @@ from penstock.views.results import Result
 
 
 def insert(session: Session, statement: st.Insert) -> Result:
-    bound = bind_insert(statement, session.catalog.state)
-    table = session.catalog_table(bound.table)
+    rows = bind_insert(statement, session.catalog.state)
+    table = session.catalog_table(statement.table)
     if table.stream is not None:
-        check_addresses(table, (row[-1] for row in bound.rows), session.address_rules)
-    count = session.catalog.insert_rows(bound.table, bound.rows)
+        check_addresses(table, (row[-1] for row in rows), session.address_rules)
+    count = session.catalog.insert_rows(statement.table, rows)
     return done(f"INSERT 0 {count}")
 
 
 def update(session: Session, statement: st.Update) -> Result:
-    bound = bind_update(statement, session.catalog.state)
-    table = session.catalog_table(bound.table)
+    assignments, where = bind_update(statement, session.catalog.state)
+    table = session.catalog_table(statement.table)
     rows = session.catalog.state.rows(table.id)
     current = rows.current()
-    chosen = current.filter(pa.array(evaluate_mask(bound.where, current, current.num_rows)))
-    assigned = {name: evaluate(e, chosen, chosen.num_rows) for name, e in bound.assignments.items()}
+    chosen = current.filter(pa.array(evaluate_mask(where, current, current.num_rows)))
+    assigned = {name: evaluate(e, chosen, chosen.num_rows) for name, e in assignments.items()}
     names = [c.name for c in table.columns]
     if table.stream is not None:
         names.append("_address")
@@ -40,15 +40,15 @@ def update(session: Session, statement: st.Update) -> Result:
     columns = [plain_values(assigned.get(n, chosen.column(n))) for n in names]
     sids = chosen.column("_sid").to_pylist()
     changes = {sid: [c[i] for c in columns] for i, sid in enumerate(sids)}
-    return done(f"UPDATE {session.catalog.update_rows(bound.table, changes)}")
+    return done(f"UPDATE {session.catalog.update_rows(statement.table, changes)}")
 
 
 def delete(session: Session, statement: st.Delete) -> Result:
-    bound = bind_delete(statement, session.catalog.state)
-    table = session.catalog_table(bound.table)
+    where = bind_delete(statement, session.catalog.state)
+    table = session.catalog_table(statement.table)
     current = session.catalog.state.rows(table.id).current()
-    chosen = current.filter(pa.array(evaluate_mask(bound.where, current, current.num_rows)))
-    return done(f"DELETE {session.catalog.delete_rows(bound.table, chosen.column('_sid').to_pylist())}")
+    chosen = current.filter(pa.array(evaluate_mask(where, current, current.num_rows)))
+    return done(f"DELETE {session.catalog.delete_rows(statement.table, chosen.column('_sid').to_pylist())}")
 
 
 def plain_values(column: pa.Array | pa.ChunkedArray) -> list[Any]:

@@ -7,13 +7,13 @@ from typing import Any, ClassVar
 
 from penstock.errors import expect
 from penstock.sql.plan import Plan, SelectPlan, plan_from_json, plan_to_json
-from penstock.sql.plan.nodes import KernelQuery
-from penstock.sql.plan.sorting import Sorted, sorted_json, sorted_of
+from penstock.sql.plan.output import Sorted
+from penstock.sql.plan.plan_json import sorted_json, sorted_of
 from penstock.types import Type
 
 
 @dataclass(frozen=True, slots=True)
-class TopPlan(KernelQuery):
+class TopPlan(Plan):
     """The first rows of a selection by some order."""
 
     operator: ClassVar[str] = "top"

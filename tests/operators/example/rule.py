@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from penstock.catalog.state import CatalogState
 from penstock.sql.binding.context import BoundQuery
 from penstock.sql.kernel_expressions import NotCovered
 from penstock.sql.planning.row_order import sorting_of
 from penstock.sql.planning.rules import PlanRule
 from penstock.sql.planning.selection import select_plan
-from penstock.sql.scope import SqlCatalog
 from tests.operators.example.plan import TopPlan
 
 CLAUSES = ("order", "limit", "offset")
@@ -18,7 +18,7 @@ def applies(bound: BoundQuery) -> bool:
     return any(bound.query.args.get(clause) for clause in CLAUSES) and not context.aggregated
 
 
-def plan(bound: BoundQuery, state: SqlCatalog) -> TopPlan:
+def plan(bound: BoundQuery, state: CatalogState) -> TopPlan:
     """NotCovered leaves the question as it was."""
     order = sorting_of(bound)
     if order is None:

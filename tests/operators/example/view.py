@@ -16,7 +16,7 @@ from penstock.operators.base.table_answer import TableAnswer
 from penstock.operators.base.view import AnswerOwner
 from penstock.operators.select.view import SelectView
 from penstock.sql.plan import Plan
-from penstock.sql.plan.sorting import Sorted
+from penstock.sql.plan.output import Sorted
 from penstock.views.feed import Mark
 from tests.operators.example.plan import TopPlan
 

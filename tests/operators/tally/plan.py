@@ -9,26 +9,18 @@ from penstock.errors import expect
 from penstock.expr import windows
 from penstock.expr.windows import TimeWindow
 from penstock.sql.plan import Plan, StreamUse
-from penstock.sql.plan.nodes import KernelQuery
+from penstock.sql.plan.nodes import KernelPlan
 from penstock.types import BIGINT, Type
 
 
 @dataclass(frozen=True, slots=True)
-class TallyPlan(KernelQuery):
+class TallyPlan(KernelPlan):
     """How many readings a table has had since the beginning of a window that never moves."""
 
     operator: ClassVar[str] = "tally"
     table_id: int
     name: str
     window: TimeWindow
-
-    @property
-    def kernel(self) -> TallyPlan:
-        return self
-
-    @property
-    def functions(self) -> tuple[str, ...]:
-        return ()
 
     @property
     def columns(self) -> tuple[tuple[str, Type], ...]:

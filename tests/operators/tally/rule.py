@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from penstock.catalog.state import CatalogState
 from penstock.expr.expression import Column
 from penstock.expr.windows import TimeWindow
 from penstock.sql.binding.context import BoundQuery
 from penstock.sql.kernel_expressions import NotCovered
 from penstock.sql.planning.aggregate.planner import aggregate_plan, is_aggregation
 from penstock.sql.planning.rules import PlanRule
-from penstock.sql.scope import SqlCatalog
 from tests.operators.tally.plan import TallyPlan
 
 
-def plan(bound: BoundQuery, state: SqlCatalog) -> TallyPlan:
+def plan(bound: BoundQuery, state: CatalogState) -> TallyPlan:
     """NotCovered leaves the question as it was."""
     found = aggregate_plan(bound, state)
     counts = [(call.function, call.arguments) for call in found.aggregates] == [("count", ())]

@@ -12,7 +12,7 @@ from penstock.clock import ManualClock
 from penstock.operators.aggregate.rollups import files, keeper
 from penstock.operators.aggregate.rollups.once import answer_once
 from penstock.sql.parse import parse_select
-from penstock.sql.planning.one_shot import asked_once
+from penstock.sql.planning.planner import asked_once
 from penstock.views.standing_queries import Intervals
 from tests.oracle.aggregates.model import Condition, Question, same
 from tests.oracle.aggregates.rig import BEGAN_US, COLUMNS, STATIC_CONDITIONS, STREAM_CONDITIONS, Rig, sorted_rows

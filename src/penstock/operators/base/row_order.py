@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.operators.aggregate.partials.slices import normal_key, number_groups
-from penstock.sql.plan.sorting import Sorted
+from penstock.sql.plan.output import Sorted
 
 
 def distinct_rows(rows: pa.Table) -> pa.Table:

@@ -10,18 +10,18 @@ from dataclasses import replace
 from typing import Any
 
 from penstock.catalog.model import QueryDefinition
+from penstock.catalog.state import CatalogState
 from penstock.catalog.system_columns import SYSTEM_TABLES
 from penstock.errors import PenstockError, error
 from penstock.sql.parse import parse_select
 from penstock.sql.plan import SparkPlan
 from penstock.sql.planning.planner import plan_query
-from penstock.sql.scope import SqlCatalog
 
 # What may differ between the stored plan and one that is made now.
 _KEPT_APART: dict[str, Any] = {"sql": "", "reason": "", "append_only": False, "functions": (), "inlined": ()}
 
 
-def with_text(plan: SparkPlan, definition: QueryDefinition, state: SqlCatalog) -> SparkPlan:
+def with_text(plan: SparkPlan, definition: QueryDefinition, state: CatalogState) -> SparkPlan:
     """A standing query's plan with a text that can run: its own, or that of the same question planned now.
 
     Raises what the query fails with where it cannot be planned any more, or gives another answer than it gave.

@@ -10,9 +10,10 @@ from sqlglot import exp
 
 from penstock.errors import error
 from penstock.sql.binding.coercion import Coercion
+from penstock.sql.binding.context import BoundQuery
 from penstock.sql.binding.names import output_name
-from penstock.sql.nodes import Const, OwnWindow
-from penstock.sql.positions import span_of
+from penstock.sql.nodes import Const, OwnWindow, WithinPercent
+from penstock.sql.positions import placed
 from penstock.sql.scope import Scope, fold
 from penstock.sql.values import constant, external, show, type_of, typed
 from penstock.types import BIGINT, DOUBLE, Field, Type
@@ -96,8 +97,7 @@ def bind_approximate(binder: Coercion, node: exp.Anonymous, scope: Scope) -> exp
     item = DOUBLE if isinstance(value, exp.Star) else external(type_of(value))
     bound = exp.Anonymous(this=name, expressions=[value, constant(special, DOUBLE), constant(epsilon, DOUBLE)])
     bound.meta["aggregate"] = True
-    bound.meta.update({k: v for k, v in node.meta.items() if k in ("start", "end", "line", "col")})
-    return typed(bound, signature.result(item))
+    return typed(placed(bound, node), signature.result(item))
 
 
 def _value(binder: Coercion, signature: Signature, name: str, node: exp.Expr, scope: Scope) -> exp.Expr:
@@ -123,9 +123,8 @@ def _number(binder: Coercion, node: exp.Expr, scope: Scope, limits: tuple[float,
     low, high = limits
     value = bound.value if isinstance(bound, Const) else None
     if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
-        where = node if span_of(node) is not None else None
         detail = f"{words} between {low:g} and {high:g}, and constant"
-        binder.fail(where or node, error("type_mismatch", detail=detail))
+        binder.fail(node, error("type_mismatch", detail=detail))
     return float(value)
 
 
@@ -167,3 +166,43 @@ def write_out_errors(select: exp.Select) -> None:
             extra = exp.Anonymous(this=ERROR_OF.upper(), expressions=[call.copy()])
             select.append("expressions", exp.alias_(extra, name + ERROR, quoted=True))
         select.set("with_error", None)
+
+
+_BOUNDS = "penstock.bounds"
+
+
+def write_out_bounds(select: exp.Select) -> None:
+    """WITH BOUNDS: two more columns for each that is an aggregate, so far the same as it. Exact answers are their own bounds."""
+    within = select.args.get("within")
+    if not isinstance(within, WithinPercent) or not within.args.get("bounds"):
+        return
+    said = {}
+    for item in list(select.expressions):
+        if not isinstance(item.unalias(), exp.AggFunc):
+            continue
+        for which in ("lower", "upper"):
+            said[len(select.expressions)] = which
+            extra = exp.alias_(item.unalias().copy(), f"{output_name(item)}_{which}", quoted=True)
+            select.append("expressions", extra)
+    select.meta[_BOUNDS] = said
+
+
+def says(select: exp.Query, place: int) -> str:
+    """What a column of the answer says of its aggregate: the value, or one of its bounds."""
+    found: str = select.meta.get(_BOUNDS, {}).get(place, "value")
+    return found
+
+
+def check_within(bound: BoundQuery) -> None:
+    """Refuse WITHIN where there is no correlated aggregate; exact answers keep it, too."""
+    contexts = bound.collected.contexts
+    for context in contexts:
+        within = context.select.args.get("within")
+        if not isinstance(within, WithinPercent) or context.inlined:
+            continue
+        correlated = context.aggregated and any(c.role == "scalar" and c.aggregated for c in contexts)
+        if context.role != "top" or not correlated:
+            hint = (
+                "it stands behind aggregates of the rows that a subquery picks; APPROX_COUNT, APPROX_SUM have an error"
+            )
+            context.fail(within, error("not_supported", feature="WITHIN n PERCENT here", hint=hint))

@@ -7,29 +7,30 @@ from typing import Any, NoReturn
 from sqlglot import exp
 
 from penstock.catalog.model import Function
-from penstock.errors import PenstockError, error, suggest
+from penstock.errors import error, suggest
+from penstock.expr.windows import FOREVER
 from penstock.functions.regular_expressions import FUNCTIONS as TEXT_FUNCTIONS
 from penstock.functions.regular_expressions import check_pattern
 from penstock.functions.times import UNITS
 from penstock.sql import values
 from penstock.sql.binding.approximate import APPROXIMATE, ERROR_OF, bind_approximate
-from penstock.sql.binding.coercion import Bound, Coercion, name_of
-from penstock.sql.binding.functions import (
+from penstock.sql.binding.coercion import (
     AGGREGATES,
     RANKING,
     RULES,
     SPARK_AGGREGATES,
     SPARK_FUNCTIONS,
+    Bound,
+    Coercion,
     Rule,
     missing_hint,
+    name_of,
 )
-from penstock.sql.binding.own_windows import windowed, written_inside
-from penstock.sql.binding.resample import RESAMPLE, bind_resample
 from penstock.sql.functions import CALLS
-from penstock.sql.nodes import Const, OwnWindow
-from penstock.sql.positions import span_of
+from penstock.sql.nodes import Const, Duration, OwnWindow, Resample
+from penstock.sql.patterns import spark_format
+from penstock.sql.positions import placed, point, span_of
 from penstock.sql.scope import Scope
-from penstock.sql.time_formats import spark_format
 from penstock.sql.values import DURATION, NULL, constant, external, meet, show, type_of, typed
 from penstock.types import BIGINT, DOUBLE, INT, TEXT, TIMESTAMP, Type
 
@@ -44,10 +45,8 @@ class Calls(Coercion):
     """Binds whatever looks like a function."""
 
     def _cast(self, node: exp.Cast, scope: Scope) -> Bound:
-        try:
+        with self.pointing(node.to, node):
             target = values.type_of_cast(node.to)
-        except PenstockError as failure:
-            self.fail(node.to if span_of(node.to) else node, failure)
         value = self.bind(node.this, scope)
         if target is None:
             day = self.coerce(value, TIMESTAMP)
@@ -84,25 +83,27 @@ class Calls(Coercion):
         bound = node.copy()
         inner = self.bind(node.this, scope)
         bound.set("this", inner)
-        bound.set("partition_by", [self.bind(e, scope) for e in node.args.get("partition_by") or []])
-        order = node.args.get("order")
-        if order is not None:
-            bound.set("order", exp.Order(expressions=[self.ordered(e, scope) for e in order.expressions]))
-        self.check_frame(node)
+        self.bind_over(bound, scope)
         return typed(bound, type_of(inner))
 
-    def check_frame(self, node: exp.Expr) -> None:
-        """Refuse ROWS BETWEEN with anything but words and whole numbers, which go to Spark as they are."""
-        frame = node.args.get("spec")
+    def bind_over(self, window: exp.Expr, scope: Scope) -> None:
+        """Bind what stands in OVER (...) or WINDOW w AS (...), in place."""
+        window.set("partition_by", [self.bind(e, scope) for e in window.args.get("partition_by") or []])
+        order = window.args.get("order")
+        if order is not None:
+            window.set("order", exp.Order(expressions=[self.ordered(e, scope) for e in order.expressions]))
+        # ROWS BETWEEN goes to Spark as it is, so it has only words and whole numbers.
+        frame = window.args.get("spec")
         for edge in (frame.args.get("start"), frame.args.get("end")) if frame is not None else ():
             if isinstance(edge, exp.Expr) and not (isinstance(edge, exp.Literal) and edge.is_int):
                 hint = "write ROWS BETWEEN 5 PRECEDING AND CURRENT ROW"
                 self.fail(edge, error("not_supported", feature="a frame without whole numbers", hint=hint))
 
-    def ordered(self, node: exp.Expr, scope: Scope) -> exp.Expr:
+    def ordered(self, node: exp.Expr, scope: Scope, meaning: Bound | None = None) -> exp.Expr:
+        """An item of ORDER BY. `meaning`: what it is about, where that is known."""
         if not isinstance(node, exp.Ordered):
-            return exp.Ordered(this=self.bind(node, scope), desc=False, nulls_first=False)
-        bound = exp.Ordered(this=self.bind(node.this, scope), desc=bool(node.args.get("desc")))
+            node = exp.Ordered(this=node, nulls_first=False)
+        bound = exp.Ordered(this=meaning or self.bind(node.this, scope), desc=bool(node.args.get("desc")))
         bound.set("nulls_first", node.args.get("nulls_first"))
         return bound
 
@@ -213,10 +214,8 @@ class Calls(Coercion):
             self.fail(at, error("not_supported", feature=f"{name} with a template that is no constant"))
         if template.value is None:
             return template
-        try:
+        with self.pointing(template):
             return constant(spark_format(template.value, reading=reading), TEXT, template)
-        except PenstockError as failure:
-            self.fail(template, failure)
 
     def _regular(self, name: str, arguments: list[Bound], result: Type, at: exp.Expr) -> Bound:
         """A function of regular expressions, with the arguments that a call may leave out."""
@@ -238,10 +237,8 @@ class Calls(Coercion):
             return typed(exp.Concat(expressions=parts, safe=False, coalesce=False), TEXT) if ignore_case else pattern
         if pattern.value is None:
             return pattern
-        try:
+        with self.pointing(pattern, at):
             check_pattern(pattern.value)
-        except PenstockError as failure:
-            self.fail(pattern if span_of(pattern) is not None else at, failure)
         return constant(f"(?i){pattern.value}", TEXT, pattern) if ignore_case else pattern
 
     def _check_group(self, pattern: Bound, group: Bound, at: exp.Expr) -> None:
@@ -261,8 +258,7 @@ class Calls(Coercion):
 
     def refuse_function(self, node: exp.Expr, name: str) -> NoReturn:
         """Fail because a function is neither on the list nor the user's own."""
-        failure = error("function_not_found", function=name, hint=missing_hint(name, self.functions))
-        self.fail(node, failure)
+        self.fail(node, error("function_not_found", function=name, hint=missing_hint(name, self.functions)))
 
     def _check_unit(self, node: exp.TimestampTrunc) -> None:
         unit = node.text("unit").upper()
@@ -320,8 +316,7 @@ class Calls(Coercion):
             self.fail(at, error("syntax_error", detail=detail, hint=hint))
         fraction = arguments[1]
         if isinstance(fraction, Const) and not (fraction.value is not None and 0 <= fraction.value <= 1):
-            where = fraction if span_of(fraction) is not None else at
-            self.fail(where, error("type_mismatch", detail="a percentile's fraction is between 0 and 1"))
+            self.fail(fraction, error("type_mismatch", detail="a percentile's fraction is between 0 and 1"), at)
 
     def _user_call(self, function: Function, arguments: list[Bound], at: exp.Expr) -> Bound:
         self.used_functions.add(function.name)
@@ -333,9 +328,8 @@ class Calls(Coercion):
         for parameter, argument in zip(function.parameters, arguments, strict=True):
             loose = isinstance(argument, Const) and (argument.meta.get("loose") or argument.value is None)
             if not loose and meet(external(type_of(argument)), parameter.type) is None:
-                where = argument if span_of(argument) is not None else at
                 detail = f'"{parameter.name}" of {function.name} is {parameter.type}, this is {show(type_of(argument))}'
-                self.fail(where, error("type_mismatch", detail=detail))
+                self.fail(argument, error("type_mismatch", detail=detail), at)
             bound.append(self.coerce(argument, parameter.type))
         call = exp.Anonymous(this=function.name, expressions=bound)
         call.meta["user"] = True
@@ -353,3 +347,61 @@ def _is_value(item: Any) -> bool:
     return isinstance(item, exp.Expr) and not isinstance(
         item, exp.DataType | exp.Var | exp.Identifier | exp.Order | exp.Distinct | exp.Where
     )
+
+
+def written_inside(call: exp.Anonymous, text: str) -> OwnWindow | None:
+    """The window of an aggregate that sqlglot does not know as one; None where it has none.
+
+    No argument of an aggregate is a duration, so the last one can mean nothing else.
+    """
+    name = call.name.lower()
+    given = call.expressions[-1] if len(call.expressions) > 1 else None
+    if not isinstance(given, Duration) or not (name in SPARK_AGGREGATES or name in APPROXIMATE):
+        return None
+    if given.us <= 0:
+        detail = "an aggregate's window is longer than nothing"
+        raise point(error("invalid_window", detail=detail), text, span_of(given))
+    plain = call.copy()
+    plain.set("expressions", plain.expressions[:-1])
+    return OwnWindow(this=plain, us=given.us)
+
+
+def windowed(aggregate: exp.Expr, us: int, at: exp.Expr) -> exp.Expr:
+    """A bound aggregate over a window of its own; errors point at where it was written."""
+    return typed(placed(OwnWindow(this=aggregate, us=us), at), type_of(aggregate))
+
+
+RESAMPLE = "resample"
+METHODS = ("previous", "linear", "mean")
+_EXAMPLE = "write RESAMPLE(p.ppm, 30 SECONDS, LINEAR)"
+
+
+def bind_resample(binder: Coercion, node: exp.Anonymous, scope: Scope) -> exp.Expr:
+    """The call with its value bound. Which stream gives the times is known once the whole SELECT is."""
+    if len(node.expressions) not in (2, 3):
+        detail = "RESAMPLE takes a value, a duration and how: PREVIOUS, LINEAR or MEAN"
+        binder.fail(node, error("syntax_error", detail=detail, hint=_EXAMPLE))
+    value = binder.bind(node.expressions[0], scope)
+    within = binder.coerce(binder.bind(node.expressions[1], scope), DURATION)
+    if not isinstance(within, Const) or within.value is None or within.value <= 0:
+        binder.fail(node.expressions[1], error("syntax_error", detail="RESAMPLE needs a duration", hint=_EXAMPLE))
+    if within.value >= FOREVER // 2:  # so far from a time there are none
+        binder.fail(node.expressions[1], error("syntax_error", detail="this duration is too long", hint=_EXAMPLE))
+    method = _method(binder, node.expressions[2]) if len(node.expressions) == 3 else METHODS[0]
+    if method != "previous" and type_of(value).kind not in ("INT", "BIGINT", "DOUBLE", "DECIMAL"):
+        detail = f"{method.upper()} works on numbers, this is {show(type_of(value))}"
+        binder.fail(node.expressions[0], error("type_mismatch", detail=detail, hint="PREVIOUS takes any value"))
+    for source in scope.sources:
+        source.needs_stream = source.needs_stream or source.kind == "sensors"
+    bound = placed(Resample(this=value, us=within.value, method=method), node)
+    return typed(bound, type_of(value) if method == "previous" else DOUBLE)
+
+
+def _method(binder: Coercion, node: exp.Expr) -> str:
+    """A word, as it is or in quotes."""
+    plain = isinstance(node, exp.Column) and len(node.parts) == 1
+    word = node.name.lower() if plain or isinstance(node, exp.Literal) else ""
+    if word not in METHODS:
+        hint = suggest(word, METHODS) or "ways to resample are PREVIOUS, LINEAR and MEAN"
+        binder.fail(node, error("syntax_error", detail=f'RESAMPLE does not know "{word}"', hint=hint))
+    return word

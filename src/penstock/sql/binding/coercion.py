@@ -1,26 +1,112 @@
-"""Values brought to types: what PostgreSQL converts silently, and the error for everything else."""
+"""Values brought to types: what PostgreSQL converts silently, what functions take and give, and the error for everything else.
+
+`penstock.sql.functions` is the list of functions. One that is neither there nor the user's own is refused.
+"""
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import NoReturn
 
 from sqlglot import exp
 
 from penstock.catalog.model import Function
-from penstock.errors import PenstockError, error
-from penstock.sql.binding.functions import (
-    Rule,
-)
+from penstock.errors import PenstockError, error, suggest
+from penstock.sql.binding.context import Role
+from penstock.sql.functions import CALLS, FUNCTIONS, FunctionSpec
 from penstock.sql.nodes import Const
 from penstock.sql.positions import point, span_of
 from penstock.sql.scope import Scope
 from penstock.sql.values import DURATION, NULL, constant, convert, meet, show, type_of, typed
-from penstock.types import DOUBLE, INT, TEXT, Field, Type
+from penstock.types import BIGINT, BOOLEAN, DOUBLE, INT, TEXT, Field, Type, parse_type
+
+Result = Callable[[list[Type]], Type]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """`arguments`: a type for each (the last repeats), a word of `FunctionSpec.arguments`, or None for any type.
+
+    `least` and `most` count the arguments of a call by name; sqlglot counts those of its own nodes.
+    """
+
+    arguments: tuple[Type | str | None, ...]
+    result: Type | Result
+    least: int = 0
+    most: int | None = None
+
+
+def _sum(types: list[Type]) -> Type:
+    if types[0].kind == "DECIMAL":
+        return Type("DECIMAL", precision=min(38, types[0].precision + 10), scale=types[0].scale)
+    return types[0] if types[0] in (DOUBLE, DURATION) else BIGINT
+
+
+_RESULTS: dict[str, Result] = {
+    "same": lambda types: types[0],
+    "common": lambda types: types[-1],
+    "array": lambda types: Type("ARRAY", element=types[0]),
+    "element": lambda types: types[0].element or NULL,
+    "sum": _sum,
+    "average": lambda types: DURATION if types[0] == DURATION else DOUBLE,
+}
+
+
+def _rule(function: FunctionSpec) -> Rule:
+    words = [word for word in re.split(r"[\s,\[\]]+", function.arguments) if word and word != "unit"]
+    repeats = "..." in words
+    arguments = tuple(_argument(word) for word in words if word != "...")
+    optional = len(
+        [word for word in function.arguments.partition("[")[2].replace("[", "").split(",") if word.strip("] ")]
+    )
+    result = _RESULTS.get(function.result) or parse_type(function.result)
+    return Rule(arguments, result, len(arguments) - optional, None if repeats else len(arguments))
+
+
+def _argument(word: str) -> Type | str | None:
+    if word == "any":
+        return None
+    return parse_type(word) if word.isupper() else word
+
+
+def _rules(functions: Iterable[FunctionSpec]) -> dict[type[exp.Expr], Rule]:
+    return {function.node: _rule(function) for function in functions if function.node is not None}
+
+
+SCALARS: dict[type[exp.Expr], Rule] = {
+    **_rules(f for f in FUNCTIONS if f.kind == "scalar"),
+    # The operator ~*.
+    exp.RegexpILike: Rule((TEXT,), BOOLEAN),
+}
+AGGREGATES: dict[type[exp.Expr], Rule] = _rules(f for f in FUNCTIONS if f.kind == "aggregate")
+# Only with OVER (...).
+RANKING = _rules(f for f in FUNCTIONS if f.kind == "ranking")
+RULES: dict[type[exp.Expr], Rule] = {**SCALARS, **AGGREGATES, **RANKING}
+
+# Functions that are called by name, because sqlglot's node would lose arguments or their meaning.
+SPARK_FUNCTIONS = {name: _rule(function) for name, function in CALLS.items()}
+SPARK_AGGREGATES = frozenset(name for name, function in CALLS.items() if function.kind == "aggregate")
+
+
+def known_functions(own: Iterable[str]) -> list[str]:
+    """Names that a question may call, for suggestions."""
+    return [*own, *(name for function in FUNCTIONS for name in function.names)]
+
+
+def missing_hint(name: str, own: Iterable[str]) -> str:
+    """What to do about a function that is not there."""
+    return (
+        suggest(name, known_functions(own))
+        or "docs/reference/functions.md lists all functions; CREATE FUNCTION adds one"
+    )
+
 
 Bound = exp.Expr
-SubqueryBinder = Callable[[exp.Query, Scope, str], list[Field]]
+SubqueryBinder = Callable[[exp.Query, Scope, Role], list[Field]]
 
 
 class Coercion(ABC):
@@ -35,8 +121,18 @@ class Coercion(ABC):
         self.subquery = subquery
         self.used_functions: set[str] = set()
 
-    def fail(self, node: exp.Expr | None, failure: PenstockError) -> NoReturn:
-        raise point(failure, self.text, span_of(node) if node is not None else None) from None
+    def fail(self, node: exp.Expr, failure: PenstockError, around: exp.Expr | None = None) -> NoReturn:
+        """Raise an error with a caret at a node or, if it stands nowhere, at the one around it."""
+        at = span_of(node)
+        raise point(failure, self.text, span_of(around) if at is None and around is not None else at) from None
+
+    @contextmanager
+    def pointing(self, node: exp.Expr, around: exp.Expr | None = None) -> Iterator[None]:
+        """Errors inside get a caret as in `fail`, unless they have one."""
+        try:
+            yield
+        except PenstockError as failure:
+            self.fail(node, failure, around)
 
     def coerce(self, node: Bound, target: Type) -> Bound:
         """The node with the target type; a constant is converted, anything else is cast."""
@@ -99,19 +195,17 @@ class Coercion(ABC):
             if found == NULL or (wanted == "real" and found.kind == "DECIMAL"):
                 return self.coerce(node, DOUBLE)
             if not found.is_numeric and found != DURATION:
-                where = node if span_of(node) is not None else at
                 detail = f"{name_of(at)} needs a number, this is {show(found)}"
-                self.fail(where, error("type_mismatch", detail=detail))
+                self.fail(node, error("type_mismatch", detail=detail), at)
             return node
         if wanted == "array":
             if found.kind != "ARRAY":
-                where = node if span_of(node) is not None else at
-                self.fail(where, error("type_mismatch", detail=f"{name_of(at)} needs an array, this is {show(found)}"))
+                detail = f"{name_of(at)} needs an array, this is {show(found)}"
+                self.fail(node, error("type_mismatch", detail=detail), at)
             return node
         assert isinstance(wanted, Type)
         if not (isinstance(node, Const) and (node.meta.get("loose") or found == NULL)) and meet(found, wanted) is None:
-            where = node if span_of(node) is not None else at
-            self.fail(where, error("type_mismatch", detail=f"{name_of(at)} needs {wanted}, this is {show(found)}"))
+            self.fail(node, error("type_mismatch", detail=f"{name_of(at)} needs {wanted}, this is {show(found)}"), at)
         return self.coerce(node, wanted)
 
     @abstractmethod

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from penstock.errors import PenstockError, error
+from penstock.errors import error
 from penstock.functions.regular_expressions import backslash_pattern, check_like
 from penstock.sql.binding.coercion import Bound, Coercion, words_of
-from penstock.sql.binding.subqueries import subquery_columns
-from penstock.sql.binding.unmatched_rows import windows_passed
-from penstock.sql.nodes import SIMILAR, Const
-from penstock.sql.scope import Scope
-from penstock.sql.similar_patterns import similar_pattern
+from penstock.sql.binding.context import Role
+from penstock.sql.binding.window_joins import windows_passed
+from penstock.sql.bound_trees import conjunction, conjuncts
+from penstock.sql.nodes import SIMILAR, Const, Hold
+from penstock.sql.patterns import similar_pattern
+from penstock.sql.scope import BoundSource, Scope
 from penstock.sql.values import NULL, constant, show, type_of, typed
-from penstock.types import BOOLEAN, TEXT
+from penstock.types import BOOLEAN, TEXT, Field
 
 
 def bind_connector(binder: Coercion, node: exp.Connector, scope: Scope) -> Bound:
@@ -92,41 +93,37 @@ def bind_is(binder: Coercion, node: exp.Is, scope: Scope) -> Bound:
 
 def bind_like(binder: Coercion, node: exp.Binary, scope: Scope, escape: str = "\\") -> Bound:
     """LIKE and ILIKE. A constant pattern has backslashes instead of another escape character."""
-    sides = [binder.bind(node.this, scope), binder.bind(node.expression, scope)]
-    for side, original in zip(sides, (node.this, node.expression), strict=True):
-        if type_of(side) not in (TEXT, NULL):
-            detail = f"{type(node).__name__.upper()} works on TEXT, this is {show(type_of(side))}"
-            binder.fail(original, error("type_mismatch", detail=detail))
-    value, pattern = (binder.coerce(side, TEXT) for side in sides)
+    value, pattern = (binder.coerce(side, TEXT) for side in _texts(binder, node, scope, type(node).__name__.upper()))
     if isinstance(pattern, Const) and pattern.value is not None:
         pattern = constant(backslash_pattern(pattern.value, escape), TEXT, pattern)
-        try:
+        with binder.pointing(node.expression):
             check_like(pattern.value)
-        except PenstockError as failure:
-            binder.fail(node.expression, failure)
     bound = typed(type(node)(this=value, expression=pattern), BOOLEAN)
     if escape != "\\" and not isinstance(pattern, Const):
         bound = typed(exp.Escape(this=bound, expression=constant(escape, TEXT)), BOOLEAN)
     return typed(exp.Not(this=bound), BOOLEAN) if node.args.get("negate") else bound
 
 
+def _texts(binder: Coercion, node: exp.Binary, scope: Scope, words: str) -> list[Bound]:
+    """Both sides, bound, of what works on texts alone."""
+    sides = [binder.bind(side, scope) for side in (node.this, node.expression)]
+    for side, original in zip(sides, (node.this, node.expression), strict=True):
+        if type_of(side) not in (TEXT, NULL):
+            detail = f"{words} works on TEXT, this is {show(type_of(side))}"
+            binder.fail(original, error("type_mismatch", detail=detail))
+    return sides
+
+
 def bind_similar(binder: Coercion, node: exp.Binary, scope: Scope, escape: str = "\\") -> Bound:
     """SIMILAR TO as the regular expression that a whole text matches."""
-    value, pattern = binder.bind(node.this, scope), binder.bind(node.expression, scope)
-    for side, original in ((value, node.this), (pattern, node.expression)):
-        if type_of(side) not in (TEXT, NULL):
-            binder.fail(
-                original, error("type_mismatch", detail=f"SIMILAR TO works on TEXT, this is {show(type_of(side))}")
-            )
+    value, pattern = _texts(binder, node, scope, "SIMILAR TO")
     if not isinstance(pattern, Const):
         hint = "write the pattern as a text, or use a regular expression: a ~ b"
         binder.fail(node, error("not_supported", feature="SIMILAR TO with a pattern that is no constant", hint=hint))
     regular = None
     if pattern.value is not None:
-        try:
+        with binder.pointing(node.expression):
             regular = similar_pattern(pattern.value, escape)
-        except PenstockError as failure:
-            binder.fail(node.expression, failure)
     call = exp.Anonymous(this=SIMILAR, expressions=[binder.coerce(value, TEXT), constant(regular, TEXT)])
     return typed(call, BOOLEAN)
 
@@ -140,3 +137,67 @@ def bind_escape(binder: Coercion, node: exp.Escape, scope: Scope) -> Bound:
     if not isinstance(node.this, exp.Like | exp.ILike):
         binder.fail(node, error("syntax_error", detail="ESCAPE belongs to LIKE, ILIKE or SIMILAR TO"))
     return bind_like(binder, node.this, scope, escape.value)
+
+
+def bind_exists(binder: Coercion, node: exp.Exists, scope: Scope) -> Bound:
+    inner = node.this.unnest() if isinstance(node.this, exp.Subquery) else node.this
+    subquery_columns(binder, inner, scope, "exists")
+    return typed(exp.Exists(this=inner), BOOLEAN)
+
+
+def bind_scalar_subquery(binder: Coercion, node: exp.Expr, scope: Scope) -> Bound:
+    inner = node.unnest() if isinstance(node, exp.Subquery) else node
+    columns = subquery_columns(binder, inner, scope, "scalar")
+    if len(columns) != 1:
+        detail = f"a subquery used as a value has {len(columns)} columns instead of one"
+        binder.fail(inner, error("type_mismatch", detail=detail))
+    return typed(exp.Subquery(this=inner), columns[0].type)
+
+
+def subquery_columns(binder: Coercion, query: exp.Expr, scope: Scope, role: Role) -> list[Field]:
+    if binder.subquery is None or not isinstance(query, exp.Query):
+        binder.fail(query, error("not_supported", feature="a subquery here"))
+    return binder.subquery(query, scope, role)
+
+
+_EXAMPLE = "WHERE ppm > 35 FOR 30 SECONDS, or AND (a.ppm > 35 FOR 30 SECONDS) among others"
+
+
+def bind_held(binder: Coercion, node: Hold, scope: Scope) -> exp.Expr:
+    """The bound condition. Its static part chooses the sensors and stands beside it: only the rest has to hold."""
+    if not isinstance(node.find_ancestor(exp.Where, exp.Select, exp.Join, exp.Having), exp.Where):
+        binder.fail(node, error("not_supported", feature="FOR outside of WHERE", hint=_EXAMPLE))
+    if node.us <= 0:
+        binder.fail(node, error("invalid_duration", text="0 SECONDS", hint="a condition holds for some time"))
+    inner = node.this.unnest() if isinstance(node.this, exp.Paren) else node.this
+    bound = binder.predicate(inner, scope, "FOR")
+    inside = bound.find(exp.Query, Hold)
+    if inside is not None:
+        what = "FOR inside FOR" if isinstance(inside, Hold) else "a subquery in a condition that has to hold"
+        binder.fail(node, error("not_supported", feature=what))
+    source = _stream_of(binder, node, bound, scope)
+    parts = conjuncts(bound)
+    static = [part for part in parts if _is_static(part)]
+    holding = [part for part in parts if not _is_static(part)]
+    if not holding:
+        hint = "name a field of the stream: static columns change with the row, not with readings"
+        binder.fail(node, error("invalid_window", detail="FOR wants a condition on readings", hint=hint))
+    source.needs_stream = True
+    held = typed(Hold(this=conjunction(holding), us=str(node.us)), BOOLEAN)
+    held.meta["source"] = source
+    return conjunction([*static, held])
+
+
+def _stream_of(binder: Coercion, node: Hold, bound: exp.Expr, scope: Scope) -> BoundSource:
+    """The one stream that the condition is about."""
+    sources = {column.meta.get("source") for column in bound.find_all(exp.Column)}
+    found = next(iter(sources), None)
+    if len(sources) != 1 or not isinstance(found, BoundSource) or found.kind != "sensors" or found not in scope.sources:
+        hint = f"readings of one sensor are looked at in their order; write {_EXAMPLE}"
+        failure = error("invalid_window", detail="FOR wants a condition on the readings of one stream", hint=hint)
+        binder.fail(node, failure)
+    return found
+
+
+def _is_static(part: exp.Expr) -> bool:
+    return all(column.meta.get("origin") == "static" for column in part.find_all(exp.Column))

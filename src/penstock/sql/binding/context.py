@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NoReturn
 
 from sqlglot import exp
 
+from penstock.catalog.state import CatalogState
+from penstock.errors import PenstockError
 from penstock.operators.join.kernels.bounds import Bounds
-from penstock.sql.scope import BoundSource, Scope, SqlCatalog
+from penstock.sql.positions import point, span_of
+from penstock.sql.scope import BoundSource, Scope
 from penstock.sql.window_clauses import Windows
 from penstock.types import Field
 
@@ -41,6 +44,7 @@ class SelectContext:
     role: Role
     parent: SelectContext | None
     text: str
+    ctes: Ctes
     start_us: int | None = None
     inlined: bool = False
     aggregated: bool = False
@@ -58,9 +62,24 @@ class SelectContext:
     def own_streams(self) -> list[BoundSource]:
         return [source for source in self.sources if source.is_stream]
 
+    def fail(self, node: exp.Expr | None, failure: PenstockError) -> NoReturn:
+        """Raise an error with a caret at a part of the text."""
+        raise point(failure, self.text, span_of(node) if node is not None else None) from None
+
     def reads_streams(self) -> bool:
         """Whether its FROM holds a stream, also inside a subquery there."""
         return bool(self.own_streams) or any(inner.reads_streams() for inner in self.in_from)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a question stands: its windows unless it says others, the SELECT around it, and what WITH has named."""
+
+    windows: Windows
+    role: Role
+    outer: Scope | None = None
+    parent: SelectContext | None = None
+    ctes: Ctes = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -81,7 +100,7 @@ class BindingInput:
     `standing`: the question is, or is read by, a standing query.
     """
 
-    state: SqlCatalog
+    state: CatalogState
     standing: bool
     system_tables: SystemTables
     collected: Collected

@@ -9,35 +9,36 @@ from sqlglot import exp
 
 from penstock.errors import PenstockError, error, suggest
 from penstock.sql import values
-from penstock.sql.binding.arithmetic import Arithmetic
-from penstock.sql.binding.calls import Calls
+from penstock.sql.binding.calls import Calls, windowed
 from penstock.sql.binding.coercion import Bound, words_of
 from penstock.sql.binding.conditions import (
     bind_between,
     bind_comparison,
     bind_connector,
     bind_escape,
+    bind_exists,
+    bind_held,
     bind_in,
     bind_is,
     bind_like,
     bind_not,
+    bind_scalar_subquery,
     bind_similar,
 )
-from penstock.sql.binding.hold_condition import bind_held
-from penstock.sql.binding.own_windows import windowed
-from penstock.sql.binding.subqueries import bind_exists, bind_scalar_subquery
+from penstock.sql.bound_trees import column_of, quoted
 from penstock.sql.dialect import sql_of
+from penstock.sql.durations import duration_us
 from penstock.sql.nodes import Const, Duration, Hold, OwnWindow
-from penstock.sql.positions import span_of
+from penstock.sql.positions import placed
 from penstock.sql.scope import Scope, fold
 from penstock.sql.values import DURATION, NULL, constant, show, type_of, typed
-from penstock.types import BOOLEAN, INT, TEXT, TIMESTAMP
+from penstock.types import BIGINT, BOOLEAN, DOUBLE, INT, TEXT, TIMESTAMP, Type
 
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ)
 _ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod, exp.IntDiv)
 
 
-class ExpressionBinder(Arithmetic, Calls):
+class ExpressionBinder(Calls):
     """Binds the expressions of one text."""
 
     def bind(self, node: exp.Expr, scope: Scope) -> Bound:
@@ -58,9 +59,6 @@ class ExpressionBinder(Arithmetic, Calls):
             self.fail(node, error("type_mismatch", detail=detail))
         return self.coerce(bound, BOOLEAN)
 
-    def _column(self, node: exp.Column, scope: Scope) -> Bound:
-        return self._name(node, list(node.parts), scope)
-
     def _dot(self, node: exp.Dot, scope: Scope) -> Bound:
         parts: list[Any] = []
         inner: Any = node
@@ -80,10 +78,8 @@ class ExpressionBinder(Arithmetic, Calls):
         path = [fold(part) for part in parts]
         if len(path) == 1 and path[0] in scope.combination:
             return _standing_at(scope.combination[path[0]].copy(), node)
-        try:
+        with self.pointing(node):
             found = scope.find(path)
-        except PenstockError as failure:
-            self.fail(node, failure)
         if found is None:
             if len(path) == 1 and path[0] in scope.named:
                 return scope.named[path[0]].copy()
@@ -97,13 +93,7 @@ class ExpressionBinder(Arithmetic, Calls):
         source, column, rest = found
         if column.origin in ("stream", "time"):
             source.needs_stream = True
-        bound = exp.Column(
-            this=exp.Identifier(this=column.name, quoted=True), table=exp.Identifier(this=source.alias, quoted=True)
-        )
-        _standing_at(bound, node)
-        bound.meta["source"] = source
-        bound.meta["origin"] = column.origin
-        typed(bound, column.type)
+        bound = _standing_at(column_of(source, column), node)
         return self._fields_of(bound, parts[len(parts) - len(rest) :] if rest else [])
 
     def _fields_of(self, node: Bound, parts: list[Any]) -> Bound:
@@ -115,23 +105,15 @@ class ExpressionBinder(Arithmetic, Calls):
                 hint = suggest(name, [f.name for f in outer.fields])
                 detail = f'{show(outer)} has no field "{name}"'
                 self.fail(part, PenstockError("column_not_found", detail, hint=hint))
-            node = typed(exp.Dot(this=node, expression=exp.Identifier(this=name, quoted=True)), field.type)
+            node = typed(exp.Dot(this=node, expression=quoted(name)), field.type)
         return node
 
     def _literal(self, node: exp.Literal, scope: Scope) -> Bound:
         if node.is_string:
             return constant(node.name, TEXT, node, loose=True)
-        try:
+        with self.pointing(node):
             value, type_ = values.number(node.name)
-        except PenstockError as failure:
-            self.fail(node, failure)
         return constant(value, type_, node)
-
-    def _null(self, node: exp.Null, scope: Scope) -> Bound:
-        return constant(None, NULL, node)
-
-    def _boolean(self, node: exp.Boolean, scope: Scope) -> Bound:
-        return constant(bool(node.this), BOOLEAN, node)
 
     def _bytes(self, node: exp.Expr, scope: Scope) -> Bound:
         if isinstance(node, exp.HexString):
@@ -140,21 +122,9 @@ class ExpressionBinder(Arithmetic, Calls):
             )
         return constant(node.name, TEXT, node, loose=True)
 
-    def _own_window(self, node: OwnWindow, scope: Scope) -> Bound:
-        return windowed(self.bind(node.this, scope), node.us, node.this)
-
-    def _duration(self, node: Duration, scope: Scope) -> Bound:
-        return constant(node.us, DURATION, node)
-
     def _interval(self, node: exp.Interval, scope: Scope) -> Bound:
         hint = "durations have weeks, days, hours, minutes, seconds, MS and US; months and years differ in length"
         self.fail(node, error("invalid_duration", text=sql_of(node), hint=hint))
-
-    def _now(self, node: exp.Expr, scope: Scope) -> Bound:
-        return typed(exp.CurrentTimestamp(), TIMESTAMP)
-
-    def _bound(self, node: Bound, scope: Scope) -> Bound:
-        return node
 
     def _paren(self, node: exp.Paren, scope: Scope) -> Bound:
         inner = self.bind(node.this, scope)
@@ -186,32 +156,108 @@ class ExpressionBinder(Arithmetic, Calls):
         # sqlglot shifted the index to count from 0, as Spark's [] does.
         return typed(exp.Bracket(this=value, expressions=[index]), type_of(value).element or NULL)
 
+    # -- arithmetic: numbers, times and durations, and texts put together
+
+    def _neg(self, node: exp.Neg, scope: Scope) -> Bound:
+        value = self.bind(node.this, scope)
+        if isinstance(value, Const) and value.value is not None and type_of(value) != TEXT:
+            type_ = BIGINT if type_of(value) == BIGINT and value.value != 2**31 else type_of(value)
+            return constant(-value.value, INT if value.value == 2**31 else type_, node.this, loose=value.meta["loose"])
+        self._numeric(value, node)
+        return typed(exp.Neg(this=value), type_of(value))
+
+    def _numeric(self, node: Bound, at: exp.Expr) -> None:
+        if not type_of(node).is_numeric and type_of(node) not in (DURATION, NULL):
+            self.fail(at, error("type_mismatch", detail=f"cannot calculate with {show(type_of(node))}"))
+
+    def _arithmetic(self, node: exp.Binary, scope: Scope) -> Bound:
+        left, right = self.bind(node.this, scope), self.bind(node.expression, scope)
+        kinds = (type_of(left), type_of(right))
+        if TIMESTAMP in kinds or DURATION in kinds:
+            return self._time_arithmetic(node, left, right)
+        left, right = self.unify([left, right], node, "calculate")
+        if type_of(left) == TEXT and isinstance(left, Const) and isinstance(right, Const):
+            left, right = self.coerce(left, DOUBLE), self.coerce(right, DOUBLE)
+        if type_of(left) == NULL:
+            left, right = self.coerce(left, INT), self.coerce(right, INT)
+        self._numeric(left, node)
+        result = type_of(left)
+        if result.kind == "DECIMAL":
+            result = Type("DECIMAL", precision=38, scale=min(12, max(result.scale, 6)))
+        return typed(type(node)(this=left, expression=right), result)
+
+    def _time_arithmetic(self, node: exp.Binary, left: Bound, right: Bound) -> Bound:
+        """Times and durations: time - time, time +- duration, duration +- duration, duration times a number."""
+        adding, subtracting = isinstance(node, exp.Add), isinstance(node, exp.Sub)
+        if adding and type_of(right) == TIMESTAMP and type_of(left) != TIMESTAMP:
+            left, right = right, left
+        a = type_of(left)
+        if adding or subtracting:
+            if isinstance(right, Const) and type_of(right) == TEXT:
+                as_time = subtracting and a == TIMESTAMP and not _reads_as_duration(right.value)
+                right = self.coerce(right, TIMESTAMP if as_time else DURATION)
+            if isinstance(left, Const) and a == TEXT:
+                left = self.coerce(left, TIMESTAMP if subtracting else DURATION)
+            match (type_of(left), type_of(right)):
+                case (Type("TIMESTAMP" | "DURATION"), Type("DURATION")):
+                    return typed(type(node)(this=left, expression=right), type_of(left))
+                case (Type("TIMESTAMP"), Type("TIMESTAMP")) if subtracting:
+                    return typed(type(node)(this=left, expression=right), DURATION)
+                case _:
+                    pass
+        elif isinstance(node, exp.Mul | exp.Div | exp.IntDiv):
+            if isinstance(node, exp.Mul) and type_of(right) == DURATION:
+                left, right = right, left
+            if type_of(left) == DURATION and type_of(right).is_numeric:
+                return typed(type(node)(this=left, expression=right), DURATION)
+            if type_of(left) == type_of(right) == DURATION and isinstance(node, exp.Div):
+                left, right = self.coerce(left, DOUBLE), self.coerce(right, DOUBLE)
+                return typed(exp.Div(this=left, expression=right), DOUBLE)
+        detail = f"cannot calculate {show(type_of(left))} with {show(type_of(right))}"
+        hint = "write a duration with its unit, such as 10 SECONDS" if type_of(right).is_numeric else None
+        self.fail(node, error("type_mismatch", detail=detail, hint=hint))
+
+    def _concat(self, node: exp.Expr, scope: Scope) -> Bound:
+        parts = [node.this, node.expression] if isinstance(node, exp.DPipe) else node.expressions
+        bound = [self.coerce(self.bind(part, scope), TEXT) for part in parts]
+        if isinstance(node, exp.Concat):
+            # PostgreSQL's CONCAT skips NULL, || does not.
+            empty = constant("", TEXT)
+            bound = [typed(exp.Coalesce(this=b, expressions=[empty.copy()]), TEXT) for b in bound]
+        return typed(exp.Concat(expressions=bound, safe=False, coalesce=False), TEXT)
+
+
+def _reads_as_duration(text: str) -> bool:
+    try:
+        duration_us(text)
+    except PenstockError:
+        return False
+    return True
+
 
 def _standing_at(bound: Bound, node: exp.Expr) -> Bound:
     """What a name means, with carets at the name."""
-    where = span_of(node)
-    if where is not None:
-        for column in bound.find_all(exp.Column):
-            column.meta.update(start=where.start, end=where.end - 1)
+    for column in bound.find_all(exp.Column):
+        placed(column, node)
     return bound
 
 
 _METHODS: dict[type, Callable[..., Bound]] = {
-    Const: ExpressionBinder._bound,
-    exp.Column: ExpressionBinder._column,
+    Const: lambda binder, node, scope: node,
+    exp.Column: lambda binder, node, scope: binder._name(node, list(node.parts), scope),
     exp.Dot: ExpressionBinder._dot,
     exp.Literal: ExpressionBinder._literal,
-    exp.Null: ExpressionBinder._null,
-    exp.Boolean: ExpressionBinder._boolean,
+    exp.Null: lambda binder, node, scope: constant(None, NULL, node),
+    exp.Boolean: lambda binder, node, scope: constant(bool(node.this), BOOLEAN, node),
     exp.ByteString: ExpressionBinder._bytes,
     exp.HexString: ExpressionBinder._bytes,
     exp.RawString: ExpressionBinder._bytes,
-    Duration: ExpressionBinder._duration,
+    Duration: lambda binder, node, scope: constant(node.us, DURATION, node),
     exp.Interval: ExpressionBinder._interval,
-    exp.CurrentTimestamp: ExpressionBinder._now,
-    exp.Localtimestamp: ExpressionBinder._now,
+    exp.CurrentTimestamp: lambda binder, node, scope: typed(exp.CurrentTimestamp(), TIMESTAMP),
+    exp.Localtimestamp: lambda binder, node, scope: typed(exp.CurrentTimestamp(), TIMESTAMP),
     Hold: bind_held,
-    OwnWindow: ExpressionBinder._own_window,
+    OwnWindow: lambda binder, node, scope: windowed(binder.bind(node.this, scope), node.us, node.this),
     exp.Paren: ExpressionBinder._paren,
     exp.And: bind_connector,
     exp.Or: bind_connector,

@@ -1,4 +1,4 @@
-"""Aggregation: every column outside an aggregate has to be grouped by."""
+"""GROUP BY: windows of time in it (TUMBLE, SLIDE, LATCH), and the columns that have to stand there."""
 
 from __future__ import annotations
 
@@ -6,11 +6,15 @@ from typing import NoReturn
 
 from sqlglot import exp
 
-from penstock.errors import error
+from penstock.errors import PenstockError, error
 from penstock.sql.binding.calls import is_aggregate
-from penstock.sql.nodes import Const, OwnWindow
+from penstock.sql.binding.expressions import ExpressionBinder
+from penstock.sql.bound_trees import call_of
+from penstock.sql.nodes import BeginEnd, BeginEnds, Const, OwnWindow, WindowEdge
 from penstock.sql.positions import point, span_of
-from penstock.sql.scope import Scope
+from penstock.sql.scope import PaneEdges, Scope, fold
+from penstock.sql.values import DURATION, constant, type_of, typed
+from penstock.types import BIGINT, TEXT, TIMESTAMP
 
 
 def check_grouping(select: exp.Select, scope: Scope, text: str) -> bool:
@@ -63,3 +67,139 @@ def _refuse(name: str, node: exp.Expr, text: str) -> NoReturn:
     hint = f"add {name} to GROUP BY, or take MAX({name})"
     failure = error("grouping_error", detail=f"{name} is neither grouped nor aggregated", hint=hint)
     raise point(failure, text, span_of(node))
+
+
+# -- LATCH: the state of each group has no end
+
+
+def bind_latch(select: exp.Select, scope: Scope, binder: ExpressionBinder) -> None:
+    """Take LATCH out of GROUP BY and remember where it stood. A column of that name is a column."""
+    group = select.args.get("group")
+    if group is None:
+        return
+    for node in list(group.expressions):
+        if isinstance(node, exp.Anonymous) and node.name.upper() == "LATCH":
+            if node.expressions:
+                hint = "write GROUP BY key, LATCH; where it begins is said with BEGIN"
+                binder.fail(node, error("syntax_error", detail="LATCH takes no duration: it has no end", hint=hint))
+        elif not _is_the_word(node, scope):
+            continue
+        if scope.latch is not None:
+            binder.fail(node, error("syntax_error", detail="GROUP BY has LATCH twice"))
+        scope.latch = node
+        node.pop()
+        for source in scope.sources:  # it is about readings, whatever is counted
+            source.needs_stream = source.needs_stream or source.kind == "sensors"
+    if scope.latch is not None and not group.expressions:
+        select.set("group", None)
+
+
+def _is_the_word(node: exp.Expr, scope: Scope) -> bool:
+    if not isinstance(node, exp.Column) or len(node.parts) != 1 or fold(node.this) != "latch":
+        return False
+    try:
+        return scope.find(["latch"]) is None
+    except PenstockError:  # several tables have such a column
+        return False
+
+
+# -- SLIDE(d) without a step: one window per group, the last d up to NOW, that moves with every cycle
+
+_EXAMPLE = "write SLIDE(1 MINUTE, 10 SECONDS)"
+
+
+def take_slide(select: exp.Select, binder: ExpressionBinder) -> int | None:
+    """Write SLIDE(d) as BEGIN (NOW - d) END (NOW), which it means; how long it is, or None where there is none."""
+    group = select.args.get("group")
+    if group is None:
+        return None
+    for node in list(group.expressions):
+        if not isinstance(node, exp.Anonymous) or node.name.upper() != "SLIDE" or len(node.expressions) != 1:
+            continue
+        given = binder.coerce(binder.bind(node.expressions[0], Scope()), DURATION)
+        if not isinstance(given, Const) or given.value <= 0:
+            binder.fail(node, error("syntax_error", detail="SLIDE takes a duration, or two", hint=_EXAMPLE))
+        if select.args.get("begin_end") is not None:
+            detail = "SLIDE without a step is the window itself, up to NOW; here is another one"
+            hint = f"leave out BEGIN .. END, or say how far windows are apart: {_EXAMPLE.removeprefix('write ')}"
+            binder.fail(node, error("invalid_window", detail=detail, hint=hint))
+        node.pop()
+        if not group.expressions:
+            select.set("group", None)
+        begin, end = (WindowEdge(anchor="now", offset=str(offset)) for offset in (-given.value, 0))
+        select.set("begin_end", BeginEnds(expressions=[BeginEnd(begin=begin, end=end)]))
+        return int(given.value)
+    return None
+
+
+def name_edges(scope: Scope, width_us: int) -> None:
+    """window_start and window_end, where no table has columns of these names."""
+    now = typed(exp.CurrentTimestamp(), TIMESTAMP)
+    scope.named["window_start"] = typed(exp.Sub(this=now.copy(), expression=constant(width_us, DURATION)), TIMESTAMP)
+    scope.named["window_end"] = now
+
+
+# -- TUMBLE(d) and SLIDE(d, step): half-open windows aligned to the epoch, with the columns window_start and window_end
+
+# In how many windows of SLIDE a row may be.
+MOST_OVERLAP = 1000
+
+
+def bind_tumble(select: exp.Select, scope: Scope, binder: ExpressionBinder) -> None:
+    """Replace TUMBLE or SLIDE in GROUP BY by the start of the row's window, and name both ends."""
+    group = select.args.get("group")
+    for node in list(group.expressions) if group is not None else []:
+        if not isinstance(node, exp.Anonymous) or node.name.upper() not in ("TUMBLE", "SLIDE"):
+            continue
+        name = node.name.upper()
+        width, step = _durations(node, name, scope, binder)
+        try:
+            time = binder.bind(exp.column("ts"), scope)
+        except PenstockError as failure:
+            failure.line = None
+            binder.fail(node, failure)
+        if type_of(time) != TIMESTAMP:
+            binder.fail(node, error("type_mismatch", detail=f"{name} needs a stream with a time"))
+        start = _start(time, width) if width == step else _sliding_start(time, width, step)
+        end = _moved(exp.Add, start.copy(), constant(width, BIGINT))
+        scope.panes = PaneEdges(start, end, width, step)
+        scope.named["window_start"] = start
+        scope.named["window_end"] = end
+        node.replace(start.copy())
+
+
+def _durations(node: exp.Anonymous, name: str, scope: Scope, binder: ExpressionBinder) -> tuple[int, int]:
+    """Width and step."""
+    given = [binder.coerce(binder.bind(e, scope), DURATION) for e in node.expressions]
+    found = [each.value for each in given if isinstance(each, Const) and each.value > 0]
+    if name == "TUMBLE" and len(found) == len(given) == 1:
+        return found[0], found[0]
+    if name == "SLIDE" and len(found) == len(given) == 2:
+        if found[1] <= found[0] and found[0] <= MOST_OVERLAP * found[1]:
+            return found[0], found[1]
+        detail = f"a step is between 1/{MOST_OVERLAP} of the window and all of it"
+        binder.fail(node, error("invalid_window", detail=detail, hint="write SLIDE(1 MINUTE, 10 SECONDS)"))
+    if name == "TUMBLE":
+        binder.fail(node, error("syntax_error", detail="TUMBLE takes one duration", hint="write TUMBLE(1 MINUTE)"))
+    hint = "write SLIDE(1 MINUTE, 10 SECONDS)"
+    binder.fail(node, error("syntax_error", detail="SLIDE takes a window and perhaps a step", hint=hint))
+
+
+def _sliding_start(time: exp.Expr, width_us: int, step_us: int) -> exp.Expr:
+    """The start of each of a row's windows: Spark's own function gives one row per window."""
+    lengths = [constant(f"{us} microseconds", TEXT) for us in (width_us, step_us)]
+    return typed(exp.Dot(this=call_of("window", time, *lengths), expression=exp.Identifier(this="start")), TIMESTAMP)
+
+
+def _start(time: exp.Expr, width_us: int) -> exp.Expr:
+    rest = typed(call_of("pmod", _micros(time.copy()), constant(width_us, BIGINT)), BIGINT)
+    return _moved(exp.Sub, time, rest)
+
+
+def _moved(how: type[exp.Binary], time: exp.Expr, us: exp.Expr) -> exp.Expr:
+    moved = typed(how(this=_micros(time), expression=us), BIGINT)
+    return typed(call_of("timestamp_micros", moved), TIMESTAMP)
+
+
+def _micros(time: exp.Expr) -> exp.Expr:
+    return typed(call_of("unix_micros", time), BIGINT)

@@ -3,33 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NoReturn
+from functools import reduce
 
 from sqlglot import exp
 
 from penstock.catalog.model import QueryDefinition
-from penstock.errors import PenstockError, error
-from penstock.sql.binding.approximate import write_out_errors
+from penstock.errors import error
+from penstock.sql.binding.approximate import write_out_bounds, write_out_errors
 from penstock.sql.binding.calls import is_aggregate
-from penstock.sql.binding.context import BindingInput, Ctes, Role, SelectContext
+from penstock.sql.binding.context import BindingInput, Ctes, Place, Role, SelectContext
 from penstock.sql.binding.expressions import ExpressionBinder
-from penstock.sql.binding.grouping import check_grouping
-from penstock.sql.binding.latch import bind_latch
+from penstock.sql.binding.grouping import bind_latch, bind_tumble, check_grouping, name_edges, take_slide
 from penstock.sql.binding.names import output_name, unique
-from penstock.sql.binding.ordering import OrderBinder
-from penstock.sql.binding.samples import sample_conditions
-from penstock.sql.binding.select_list import SelectListBinder
-from penstock.sql.binding.slide import name_edges, take_slide
-from penstock.sql.binding.sources import SourceBinder
-from penstock.sql.binding.tumble import bind_tumble
+from penstock.sql.binding.select_list import bind_limits, bind_order, bind_select_list, ordinal
+from penstock.sql.binding.sources import SourceBinder, sample_conditions
 from penstock.sql.binding.window_joins import bind_window_joins
-from penstock.sql.binding.within import write_out_bounds
+from penstock.sql.bound_trees import both, output_column, quoted
 from penstock.sql.parse import parse_select
-from penstock.sql.positions import point, span_of
 from penstock.sql.scope import Scope, fold
-from penstock.sql.values import external, type_of, typed
-from penstock.sql.window_clauses import Windows, default_windows, windows_of
-from penstock.types import BOOLEAN, Field
+from penstock.sql.values import external, type_of
+from penstock.sql.window_clauses import default_windows, windows_of
+from penstock.types import Field
 
 
 class QueryBinder:
@@ -41,49 +35,33 @@ class QueryBinder:
         self.start_us = start_us
         self.inlined = inlined
         self._context: SelectContext | None = None
-        self._ctes: Ctes = {}
         self.expressions = ExpressionBinder(text, given.state.functions, self._subquery)
-        self.sources = SourceBinder(self)
-        self.select_list = SelectListBinder(self.expressions)
-        self.order = OrderBinder(self.expressions)
-
-    def fail(self, node: exp.Expr | None, failure: PenstockError) -> NoReturn:
-        raise point(failure, self.text, span_of(node) if node is not None else None) from None
+        self.fail = self.expressions.fail
 
     def bind(self, query: exp.Query) -> list[Field]:
         """Bind the whole question in place; the columns it answers."""
-        fields = self.query(query, None, default_windows(self.given.standing), "top", None, {})
+        fields = self.query(query, Place(default_windows(self.given.standing), "top"))
         self.given.collected.functions |= self.expressions.used_functions
         return [Field(field.name, external(field.type)) for field in fields]
 
-    def _subquery(self, query: exp.Query, scope: Scope, role: str) -> list[Field]:
+    def _subquery(self, query: exp.Query, scope: Scope, role: Role) -> list[Field]:
         context = self._context
         assert context is not None
-        found: Role = "in" if role == "in" else "exists" if role == "exists" else "scalar"
-        fields = self.query(query, scope, context.windows, found, context, self._ctes)
+        fields = self.query(query, Place(context.windows, role, scope, context, context.ctes))
         self._context = context
         return fields
 
-    def query(
-        self,
-        query: exp.Query,
-        outer: Scope | None,
-        windows: Windows,
-        role: Role,
-        parent: SelectContext | None,
-        ctes: Ctes,
-    ) -> list[Field]:
+    def query(self, query: exp.Query, place: Place) -> list[Field]:
         """A SELECT, a set operation or VALUES."""
-        ctes = self._with(query, ctes)
-        if isinstance(query, exp.SetOperation):
-            return self._set_operation(query, outer, windows, role, parent, ctes)
-        if isinstance(query, exp.Subquery):
-            return self.query(
-                query.this, outer, windows_of(query, windows, self.given.standing, self.text), role, parent, ctes
-            )
+        place = replace(place, ctes=self._with(query, place.ctes))
         if isinstance(query, exp.Select):
-            return self._select(query, outer, windows, role, parent, ctes)
-        self.fail(query, error("not_supported", feature=f"{type(query).__name__.upper()} as a question"))
+            return self._select(query, place)
+        if not isinstance(query, exp.Subquery | exp.SetOperation):
+            self.fail(query, error("not_supported", feature=f"{type(query).__name__.upper()} as a question"))
+        place = replace(place, windows=windows_of(query, place.windows, self.given.standing, self.text))
+        if isinstance(query, exp.Subquery):
+            return self.query(query.this, place)
+        return self._set_operation(query, place)
 
     def inline(self, definition: QueryDefinition, reader: SelectContext) -> tuple[exp.Query, list[Field]]:
         """The stored text of another query, bound where `reader` reads it, and its columns."""
@@ -92,14 +70,14 @@ class QueryBinder:
         collected = self.given.collected
         binder = QueryBinder(stored.source.text, replace(self.given, standing=True), definition.start_us, inlined=True)
         reading, collected.reading = collected.reading, (*collected.reading, definition.name)
-        fields = binder.query(inner, None, default_windows(True), "derived", reader, {})
+        fields = binder.query(inner, Place(default_windows(True), "derived", parent=reader))
         collected.functions |= binder.expressions.used_functions
         collected.reading = reading
         return inner, fields
 
-    def enter(self, context: SelectContext, ctes: Ctes) -> None:
+    def enter(self, context: SelectContext) -> None:
         """From now on subqueries in expressions stand inside this SELECT."""
-        self._context, self._ctes = context, ctes
+        self._context = context
 
     def _with(self, query: exp.Query, ctes: Ctes) -> Ctes:
         """Common table expressions are written out where they are used: every reference reads for itself."""
@@ -115,18 +93,8 @@ class QueryBinder:
         query.set("with_", None)
         return ctes
 
-    def _set_operation(
-        self,
-        query: exp.SetOperation,
-        outer: Scope | None,
-        windows: Windows,
-        role: Role,
-        parent: SelectContext | None,
-        ctes: Ctes,
-    ) -> list[Field]:
-        inside = windows_of(query, windows, self.given.standing, self.text)
-        sides = [self.query(side, outer, inside, role, parent, ctes) for side in (query.left, query.right)]
-        left, right = sides
+    def _set_operation(self, query: exp.SetOperation, place: Place) -> list[Field]:
+        left, right = (self.query(side, place) for side in (query.left, query.right))
         if len(left) != len(right):
             detail = f"one side has {len(left)} columns, the other {len(right)}"
             self.fail(query.right, error("type_mismatch", detail=detail))
@@ -136,8 +104,9 @@ class QueryBinder:
             fields.append(Field(a.name, met))
         for side in (query.left, query.right):
             self._cast_outputs(side, fields)
-        self.order.bind_order_by_outputs(query, fields)
-        self.order.bind_limits(query)
+        outputs = Scope(named={field.name: output_column(field.name, field.type) for field in fields})
+        bind_order(self.expressions, query, outputs, fields)
+        bind_limits(self.expressions, query)
         return fields
 
     def _cast_outputs(self, query: exp.Expr, fields: list[Field]) -> None:
@@ -152,48 +121,46 @@ class QueryBinder:
 
     # -- one SELECT
 
-    def _select(
-        self,
-        select: exp.Select,
-        outer: Scope | None,
-        windows: Windows,
-        role: Role,
-        parent: SelectContext | None,
-        ctes: Ctes,
-    ) -> list[Field]:
-        sliding_us = take_slide(select, self.expressions)
-        inside = windows_of(select, windows, self.given.standing, self.text)
-        context = SelectContext(select, Scope(outer), inside, role, parent, self.text, self.start_us, self.inlined)
+    def _select(self, select: exp.Select, place: Place) -> list[Field]:
+        binder = self.expressions
+        sliding_us = take_slide(select, binder)
+        scope = Scope(place.outer)
+        windows = windows_of(select, place.windows, self.given.standing, self.text)
+        context = SelectContext(
+            select, scope, windows, place.role, place.parent, self.text, place.ctes, self.start_us, self.inlined
+        )
         self.given.collected.contexts.append(context)
-        if parent is not None and role == "derived":
-            parent.in_from.append(context)
+        if place.parent is not None and place.role == "derived":
+            place.parent.in_from.append(context)
         self._refuse(select)
         write_out_errors(select)
         write_out_bounds(select)
         context.algorithm = _take_algorithm(context)
-        self.enter(context, ctes)
-        self.sources.bind_from(select, context, ctes)
-        self.enter(context, ctes)
+        self.enter(context)
+        SourceBinder(self, context).bind()
+        self.enter(context)
         windows_between = bind_window_joins(context, self.given.standing)
         if sliding_us is not None:
-            name_edges(context.scope, sliding_us)
-        bind_latch(select, context.scope, self.expressions)
-        bind_tumble(select, context.scope, self.expressions)
+            name_edges(scope, sliding_us)
+        bind_latch(select, scope, binder)
+        bind_tumble(select, scope, binder)
         self._where(select, context, windows_between)
-        originals, items = self.select_list.bind(select, context.scope)
+        originals, items = bind_select_list(binder, select, scope)
         names = unique([output_name(o) if isinstance(o, exp.Expr) else o for o in originals])
         self._group(select, context, names, items)
         for name, item in zip(names, items, strict=True):
-            context.scope.named.setdefault(name, item)
+            scope.named.setdefault(name, item)
         having = select.args.get("having")
         if having is not None:
-            having.set("this", self.expressions.predicate(having.this, context.scope, "HAVING"))
+            having.set("this", binder.predicate(having.this, scope, "HAVING"))
         fields = [Field(name, type_of(item)) for name, item in zip(names, items, strict=True)]
-        self.order.bind_order(select, context.scope, fields)
-        self.order.bind_named_windows(select, context.scope)
-        self.order.bind_limits(select)
-        select.set("expressions", [_aliased(item, name) for name, item in zip(names, items, strict=True)])
-        context.aggregated = check_grouping(select, context.scope, self.text)
+        bind_order(binder, select, scope, fields)
+        for window in select.args.get("windows") or []:
+            binder.bind_over(window, scope)
+        bind_limits(binder, select)
+        named = zip(items, map(quoted, names), strict=True)
+        select.set("expressions", [exp.Alias(this=item, alias=alias) for item, alias in named])
+        context.aggregated = check_grouping(select, scope, self.text)
         return fields
 
     def _refuse(self, select: exp.Select) -> None:
@@ -224,10 +191,7 @@ class QueryBinder:
                     self.fail(part, failure)
         conditions += [*sample_conditions(self.expressions, context), *windows_between]
         if conditions:
-            whole = conditions[0]
-            for condition in conditions[1:]:
-                whole = typed(exp.And(this=_wrapped(whole), expression=condition), BOOLEAN)
-            select.set("where", exp.Where(this=whole))
+            select.set("where", exp.Where(this=reduce(both, conditions)))
 
     def _group(self, select: exp.Select, context: SelectContext, names: list[str], items: list[exp.Expr]) -> None:
         group = select.args.get("group")
@@ -240,14 +204,12 @@ class QueryBinder:
             if isinstance(node, exp.Dot) and "penstock" in node.meta:
                 return node  # the start of a sliding pane
             if isinstance(node, exp.Literal) and node.is_int:
-                chosen: exp.Expr = self.order.ordinal(node, items)
+                chosen: exp.Expr = ordinal(self.expressions, node, items)
                 return chosen.copy()
             plain = isinstance(node, exp.Column) and len(node.parts) == 1
             if plain and fold(node.this) in names and fold(node.this) not in context.scope.combination:
-                try:
+                with self.expressions.pointing(node):
                     found = context.scope.find([fold(node.this)])
-                except PenstockError as failure:
-                    self.fail(node, failure)
                 if found is None:
                     return items[names.index(fold(node.this))].copy()
             if isinstance(node, exp.Tuple | exp.Rollup | exp.Cube | exp.GroupingSets):
@@ -260,14 +222,6 @@ class QueryBinder:
                 node.set("expressions", [one(inner) for inner in node.expressions])
 
 
-def _aliased(item: exp.Expr, name: str) -> exp.Expr:
-    return exp.Alias(this=item, alias=exp.Identifier(this=name, quoted=True))
-
-
-def _wrapped(node: exp.Expr) -> exp.Expr:
-    return typed(exp.Paren(this=node), BOOLEAN) if isinstance(node, exp.Or) else node
-
-
 def _take_algorithm(context: SelectContext) -> exp.Expr | None:
     """The algorithm that the SELECT's hint names, taken out of the tree: Spark has other hints."""
     hint = context.select.args.get("hint")
@@ -277,6 +231,5 @@ def _take_algorithm(context: SelectContext) -> exp.Expr | None:
     algorithm: exp.Expr = hint.expressions[0].expressions[0]
     if context.role != "top" and not context.inlined:
         advice = "put it behind the first SELECT"
-        failure = error("not_supported", feature="a hint inside a subquery", hint=advice)
-        raise point(failure, context.text, span_of(algorithm))
+        context.fail(algorithm, error("not_supported", feature="a hint inside a subquery", hint=advice))
     return algorithm

@@ -1,24 +1,27 @@
 """W-joins: windows between the streams of one FROM, as plain conditions on their times.
 
-That is how Spark runs them; `planning.join` reads the same windows from the context's graph.
+That is how Spark runs them; `planning.join` reads the same windows from the context's graph. LEFT JOIN and NOT EXISTS within a window
+answer once the window has passed: until then a partner may still come.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import combinations
 from typing import NoReturn
 
 from sqlglot import exp
 
 from penstock.catalog.model import TIME_COLUMN
-from penstock.errors import error
+from penstock.errors import error, suggest
+from penstock.expr.windows import FOREVER, RowsWindow, Window
+from penstock.operators.join.kernels.bounds import Bounds, ContradictoryWindows, close
 from penstock.sql.binding.context import SelectContext, WindowGraph
-from penstock.sql.binding.unmatched_rows import note_windows_passed, unmatched_or, window_passed
-from penstock.sql.binding.window_graph import StatedPair, graph_of, own_streams, state_pairs
+from penstock.sql.bound_trees import both, time_of
 from penstock.sql.nodes import WindowJoin, WindowJoins, between_streams
-from penstock.sql.positions import point, span_of
 from penstock.sql.scope import BoundSource
 from penstock.sql.values import DURATION, constant, typed
-from penstock.types import BOOLEAN, TIMESTAMP
+from penstock.types import BOOLEAN, TIMESTAMP, format_duration
 
 # The earliest time of a combination; the latest is its `ts`.
 EARLIEST_COLUMN = "ts_min"
@@ -67,8 +70,7 @@ def _outer_join(
         _refuse_outer_join(context, pairs)
     on = join.args.get("on")
     for condition in conditions:
-        grouped = typed(exp.Paren(this=on), BOOLEAN) if isinstance(on, exp.Or) else on
-        on = condition if grouped is None else typed(exp.And(this=grouped, expression=condition), BOOLEAN)
+        on = both(on, condition)
     join.set("on", on)
     return [unmatched_or(time_of(partner), _passed(graph, kept, [partner]))]
 
@@ -79,7 +81,7 @@ def _refuse_outer_join(context: SelectContext, pairs: list[StatedPair]) -> NoRet
         feature="this outer join within a window",
         hint="two streams can be joined so: FROM a LEFT JOIN b ON ... WINDOW(a, b) = d",
     )
-    raise point(failure, context.text, span_of(pairs[0][2]))
+    context.fail(pairs[0][2], failure)
 
 
 def _passed(graph: WindowGraph, stream: BoundSource, partners: list[BoundSource]) -> exp.Expr:
@@ -98,11 +100,145 @@ def _conditions(a: BoundSource, b: BoundSource, clause: WindowJoin) -> list[exp.
     ]
 
 
-def time_of(source: BoundSource) -> exp.Expr:
-    """A bound reference to a stream's time."""
-    node = exp.Column(
-        this=exp.Identifier(this=TIME_COLUMN, quoted=True), table=exp.Identifier(this=source.alias, quoted=True)
-    )
-    node.meta["source"] = source
-    node.meta["origin"] = "time"
-    return typed(node, TIMESTAMP)
+# Two streams and the clause that says how far apart they may be.
+StatedPair = tuple[BoundSource, BoundSource, WindowJoin]
+
+
+def state_pairs(clauses: Sequence[WindowJoin], context: SelectContext) -> list[StatedPair]:
+    """Every pair that a clause names; `WINDOW = w` names all pairs of FROM."""
+    own = own_streams(context)
+    pairs: list[StatedPair] = []
+    for clause in clauses:
+        if clause.args.get("left") is not None:
+            left, right = (_named(clause, side, context) for side in ("left", "right"))
+            if left is right:
+                detail = f'"{left.alias}" has no window with itself'
+                hint = f"name the table twice: {left.name} a, {left.name} b"
+                context.fail(clause, error("invalid_window", detail=detail, hint=hint))
+            pairs.append((left, right, clause))
+        elif len(own) < 2:
+            detail = "a window needs two streams"
+            hint = "name them: WINDOW(a, b) = d" if context.role == "exists" else "BEGIN .. END bounds one stream"
+            context.fail(clause, error("invalid_window", detail=detail, hint=hint))
+        else:
+            pairs.extend((a, b, clause) for a, b in combinations(own, 2))
+    return pairs
+
+
+def graph_of(pairs: list[StatedPair], context: SelectContext, standing: bool) -> WindowGraph:
+    """What the pairs say about all streams. Raises where they contradict each other or leave a stream out."""
+    own = own_streams(context)
+    around = [s for pair in pairs for s in pair[:2] if s not in own]
+    streams = (*dict.fromkeys(around), *own)
+    number = {stream: place for place, stream in enumerate(streams)}
+    stated = [(number[a], number[b], int(c.args["low"]), int(c.args["high"])) for a, b, c in pairs]
+    try:
+        bounds = close(len(streams), stated)
+    except ContradictoryWindows as failure:
+        _refuse_contradiction(failure, streams, pairs, context)
+    _check_connected(streams, bounds, pairs, context, standing)
+    return WindowGraph(streams, bounds)
+
+
+def own_streams(context: SelectContext) -> list[BoundSource]:
+    return [source for source in context.sources if source.kind in ("sensors", "query")]
+
+
+def _named(clause: WindowJoin, side: str, context: SelectContext) -> BoundSource:
+    name = clause.args[side].name
+    known = own_streams(context)
+    # EXISTS may tie its streams to those of the SELECT around it; there is nothing else a window could wait for.
+    if context.role == "exists" and context.parent is not None:
+        known += own_streams(context.parent)
+    found = next((s for s in known if s.alias == name), None)
+    if found is None:
+        names = [s.alias for s in known]
+        hint = suggest(name, names) or "the streams of FROM are " + ", ".join(names)
+        if any(s.alias == name for s in context.sources):
+            detail = f'"{name}" has no stream, and so no times to be near'
+            context.fail(clause, error("invalid_window", detail=detail, hint=hint))
+        context.fail(clause, error("table_not_found", table=name, hint=hint))
+    return found
+
+
+def _refuse_contradiction(
+    failure: ContradictoryWindows, streams: Sequence[BoundSource], pairs: list[StatedPair], context: SelectContext
+) -> NoReturn:
+    cycle = [streams[i] for i in failure.streams]
+    steps = {frozenset(step) for step in zip(cycle, cycle[1:] + cycle[:1], strict=True)}
+    clause = [c for a, b, c in pairs if frozenset((a, b)) in steps][-1]
+    detail = f"no times can satisfy the windows between {_listed([streams[i] for i in sorted(failure.streams)])}"
+    hint = f"taken together they miss each other by {format_duration(failure.excess)}"
+    context.fail(clause, error("invalid_window", detail=detail, hint=hint))
+
+
+def _check_connected(
+    streams: Sequence[BoundSource], bounds: Bounds, pairs: list[StatedPair], context: SelectContext, standing: bool
+) -> None:
+    """Every stream has to be near every other in time, or BEGIN .. END has to say how far back it goes."""
+    groups = [[streams[i] for i in group] for group in bounds.components()]
+    if len(groups) == 1:
+        return
+    waits = any(stream not in context.sources for stream in streams)
+    if not waits and all(any(_is_bounded(context.windows.of(s.alias), standing) for s in group) for group in groups):
+        return
+    first, loose = streams[0].alias, [s for group in groups[1:] for s in group]
+    detail = f'no window connects {_listed(loose)} with "{first}"'
+    hint = f"add WINDOW({first}, {loose[0].alias}) = d"
+    hint += "" if waits else ", or bound the query with BEGIN (NOW - d) END (NOW)"
+    clauses = pairs[0][2].parent
+    assert clauses is not None
+    context.fail(clauses, error("invalid_window", detail=detail, hint=hint))
+
+
+def _is_bounded(window: Window, standing: bool) -> bool:
+    """Whether a window of BEGIN .. END stays small: a landmark of a standing query grows for ever."""
+    if isinstance(window, RowsWindow) or window.slides:
+        return True
+    if window.begin.anchor == "constant" and window.begin.offset_us <= -FOREVER:
+        return False
+    return window.ends or not standing
+
+
+def _listed(streams: Sequence[BoundSource]) -> str:
+    names = [f'"{stream.alias}"' for stream in streams]
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+
+_PASSED = "windows_passed"
+
+
+def window_passed(time: exp.Expr, longest_us: int) -> exp.Expr:
+    """NOW > time + the longest a partner may be later."""
+    last = typed(exp.Add(this=time, expression=constant(longest_us, DURATION)), TIMESTAMP)
+    now = typed(exp.CurrentTimestamp(), TIMESTAMP)
+    return between_streams(typed(exp.GT(this=now, expression=last), BOOLEAN))
+
+
+def unmatched_or(partner_time: exp.Expr, passed: exp.Expr) -> exp.Expr:
+    """For LEFT JOIN: the row has a partner, or its window has passed."""
+    absent = typed(exp.Is(this=partner_time, expression=exp.Null()), BOOLEAN)
+    found = typed(exp.Not(this=absent), BOOLEAN)
+    either = between_streams(typed(exp.Or(this=found, expression=passed), BOOLEAN))
+    return typed(exp.Paren(this=either), BOOLEAN)
+
+
+def note_windows_passed(select: exp.Select, conditions: list[exp.Expr]) -> None:
+    """What NOT EXISTS of this SELECT has to wait for."""
+    select.meta[_PASSED] = conditions
+
+
+def windows_passed(negated: exp.Expr) -> list[exp.Expr]:
+    """The conditions that go with the negation of a bound expression: none unless it is an EXISTS within a window."""
+    inner = negated.unnest() if isinstance(negated, exp.Paren) else negated
+    if not isinstance(inner, exp.Exists):
+        return []
+    return [condition.copy() for select in _branches(inner.this) for condition in select.meta.get(_PASSED, [])]
+
+
+def _branches(query: exp.Expr) -> list[exp.Expr]:
+    if isinstance(query, exp.Subquery):
+        return _branches(query.this)
+    if isinstance(query, exp.SetOperation):
+        return [*_branches(query.left), *_branches(query.right)]
+    return [query]

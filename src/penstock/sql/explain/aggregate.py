@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from penstock.sql.explain.approximate import promise_lines, show_parameter
-from penstock.sql.explain.correlated import show_correlated, show_picking
+from penstock.catalog.state import CatalogState
+from penstock.expr.expression import Call, Expr, Literal
+from penstock.operators.aggregate.approximate.within import WITHIN
+from penstock.operators.aggregate.partials.correlated import PREFIX, Edge, edges_of
+from penstock.sql.binding.approximate import ERROR
 from penstock.sql.explain.join import join_lines
-from penstock.sql.explain.notation import show, show_conditions, show_window
+from penstock.sql.explain.notation import show, show_conditions, show_output, show_window
 from penstock.sql.plan import (
+    AggregateCall,
     AggregatePlan,
     JoinAggregatePlan,
     Relation,
@@ -16,12 +20,11 @@ from penstock.sql.plan import (
     key_name,
     scalar_name,
 )
-from penstock.sql.plan.sorting import Sorted
-from penstock.sql.scope import SqlCatalog
+from penstock.sql.plan.output import Sorted
 from penstock.types import format_duration
 
 
-def aggregate_lines(plan: AggregatePlan, state: SqlCatalog) -> list[str]:
+def aggregate_lines(plan: AggregatePlan, state: CatalogState) -> list[str]:
     table = state.tables_by_id[plan.table_id].name
     how = "approximate" if plan.is_approximate else "exact"
     return [
@@ -32,14 +35,14 @@ def aggregate_lines(plan: AggregatePlan, state: SqlCatalog) -> list[str]:
     ]
 
 
-def join_aggregate_lines(plan: JoinAggregatePlan, state: SqlCatalog) -> list[str]:
+def join_aggregate_lines(plan: JoinAggregatePlan, state: CatalogState) -> list[str]:
     below = [f"  {line}" for line in join_lines(plan.join, state)]
     joined = "a stream joined with tables" if len(plan.join.inputs) == 1 else "a window join"
     asked = [*_lines(plan.top, []), *_scalar_lines(plan.top, state)]
     return [f"slices of the results of {joined}, exact", *asked, *below]
 
 
-def _scalar_lines(plan: AggregatePlan, state: SqlCatalog) -> list[str]:
+def _scalar_lines(plan: AggregatePlan, state: CatalogState) -> list[str]:
     """The subqueries that are values, each as a question of its own."""
     lines = []
     for place, scalar in enumerate(plan.scalars):
@@ -70,9 +73,7 @@ def _lines(plan: AggregatePlan, conditions: list[str]) -> list[str]:
     lines = []
     names = {key_name(i): show(key) for i, key in enumerate(plan.keys)}
     for place, call in enumerate(plan.aggregates):
-        arguments = ", ".join(show(a) for a in call.arguments) or "*"
-        plain = f"{call.function}({arguments}{show_parameter(call)})"
-        names[aggregate_name(place)] = show_correlated(call) or plain
+        names[aggregate_name(place)] = _correlated(call) or show_call(call)
     names |= {scalar_name(place): f"({_subquery(place)})" for place in range(len(plan.scalars))}
     if plan.reads is not None:
         lines.append(f'  read through query "{plan.reads}": its rows, one cycle later')
@@ -87,9 +88,9 @@ def _lines(plan: AggregatePlan, conditions: list[str]) -> list[str]:
     lines += [f"  {line}" for line in conditions]
     keys = plan.keys if plan.picking is None else plan.keys[: plan.picking.outer]
     lines.append("  groups: " + (", ".join(show(key) for key in keys) or "one"))
-    lines += show_picking(plan)
+    lines += _picking_lines(plan)
     lines.append("  aggregates: " + ", ".join(names[aggregate_name(i)] for i in range(len(plan.aggregates))))
-    lines += promise_lines(plan)
+    lines += _promise_lines(plan)
     if plan.having is not None:
         lines.append("  having: " + _named(show(plan.having), names))
     if plan.sorted is not None and plan.sorted.distinct:
@@ -97,9 +98,8 @@ def _lines(plan: AggregatePlan, conditions: list[str]) -> list[str]:
     if plan.sorted is not None and (plan.sorted.order or plan.sorted.limit is not None or plan.sorted.offset):
         by = [o.name for o in plan.outputs] + [_named(show(o.expr), names) for o in plan.sorted.hidden]
         lines.append("  sorted: " + show_sorted(plan.sorted, by))
-    shown = ((o.name, str(o.type), _named(show(o.expr), names)) for o in plan.outputs)
-    lines.append("  output: " + ", ".join(f"{n} {t}" if n == e else f"{n} {t} = {e}" for n, t, e in shown))
-    return lines
+    shown = (show_output(o, _named(show(o.expr), names)) for o in plan.outputs)
+    return [*lines, f"  output: {', '.join(shown)}"]
 
 
 def show_sorted(asked: Sorted, names: Sequence[str]) -> str:
@@ -112,3 +112,108 @@ def _named(text: str, names: dict[str, str]) -> str:
     for name in sorted(names, key=len, reverse=True):
         text = text.replace(name, names[name])
     return text
+
+
+# -- approximate aggregates: their bounds, and how sure those are
+
+_PROMISES = {
+    "approx_count": "within {0} of the truth, for certain",
+    "approx_sum": "within {0} of the sum of absolute values, for certain",
+    "approx_distinct": "within {0} of the truth in 99.7 % of all cases",
+    "approx_percentile": "within {0} of the rows, by rank, in 99 % of all cases",
+    "approx_top_k": "counts within {0} of the rows, for certain",
+    "approx_norm": "within {0} of the truth in 99.7 % of all cases",
+}
+_SPECIAL = ("approx_percentile", "approx_top_k", "approx_norm")
+
+
+def _parameter(call: AggregateCall) -> str:
+    """What a call says beside its value."""
+    if call.parameter is None:
+        return ""
+    if not isinstance(call.parameter, tuple):
+        return f", {call.parameter!r}"
+    special, epsilon = call.parameter[:2]
+    said = [f"{special:g}"] if call.function.removesuffix(ERROR) in _SPECIAL else []
+    said += [] if call.function.startswith("approx_top_k") else [f"{epsilon:g}"]
+    return "".join(f", {each}" for each in said)
+
+
+def show_call(call: AggregateCall) -> str:
+    """An aggregate as EXPLAIN writes it."""
+    arguments = ", ".join(show(a) for a in call.arguments) or "*"
+    return f"{call.function}({arguments}{_parameter(call)})"
+
+
+def _promise_lines(plan: AggregatePlan) -> list[str]:
+    """A line per approximate aggregate."""
+    lines = []
+    for call in plan.aggregates:
+        if not isinstance(call.parameter, tuple) or call.function.endswith(ERROR):
+            continue
+        if _correlated(call) is not None:
+            lines += _correlated_promise(call, call.parameter)
+            continue
+        promised = _PROMISES[call.function].format(f"{100 * call.parameter[1]:.3g} %")
+        lines.append(f"  error: {show_call(call)}: {promised}")
+    return lines
+
+
+# -- correlated aggregates
+
+_SIGNS = {"gt": ">", "ge": ">=", "lt": "<", "le": "<="}
+
+
+def _correlated(call: AggregateCall) -> str | None:
+    """`SUM(cost) where duration >= 0.9 * MAX(duration)`; None for other calls."""
+    prefix, *said = call.function.split(" ")
+    if prefix not in (PREFIX, WITHIN):
+        return None
+    outer, inner, *words = said
+    says = words.pop() if prefix == WITHIN else "value"
+    of, x, y, seen = call.arguments
+    outer_of = "" if isinstance(y, Literal) else f"({show(y)})"
+    edges = [_show_edge(edge, show(x), _show_inner(inner.upper(), of)) for edge in edges_of(words)]
+    beside = [] if isinstance(seen, Literal) else [show(seen)]
+    bound = f"{says} bound of " if says != "value" else ""
+    return f"{bound}{outer.upper()}{outer_of} where {' and '.join([*edges, *beside])}"
+
+
+def _picking_lines(plan: AggregatePlan) -> list[str]:
+    """What the inner aggregate of a plan with groups is about."""
+    if plan.picking is None:
+        return []
+    keys = ", ".join(show(plan.keys[place]) for place in plan.picking.inner)
+    return ["  subquery: " + (f"of the rows with the same {keys}" if keys else "of the rows of all groups")]
+
+
+def _show_inner(inner: str, of: Expr) -> str:
+    """`MAX(duration)`, perhaps of some rows only: then the others are NULL."""
+    match of:
+        case Call("case", (condition, value, Literal(None))):
+            return f"{inner}({show(value)}) FILTER (WHERE {show(condition)})"
+    return f"{inner}({show(of)})"
+
+
+def _show_edge(edge: Edge, x: str, inner: str) -> str:
+    number = edge.constant
+    size = str(abs(number)) if isinstance(number, int) else f"{abs(number):g}"
+    signed = f"-{size}" if number < 0 else size
+    if edge.how == "off":
+        return f"ABS({x} - {inner}) {_SIGNS[edge.comparison]} {signed}"
+    if edge.how.startswith("add"):
+        inner += f" {'-' if number < 0 else '+'} {size}"
+    elif number != 1:
+        inner = f"{signed} * {inner}"
+    return f"{x} {_SIGNS[edge.comparison]} {inner}"
+
+
+def _correlated_promise(call: AggregateCall, parameter: tuple[float, ...]) -> list[str]:
+    """What WITHIN promises of a call, if it is not one of the bounds."""
+    if not call.function.startswith(WITHIN + " ") or not call.function.endswith(" value"):
+        return []
+    share, fineness = parameter[:2]
+    return [
+        f"  error: {_correlated(call)}: within {100 * share:.3g} % of the truth, for certain; a bucket has at most"
+        f" {100 * fineness:.3g} % of what lies beyond it, and where that leaves more doubt the rows are read from the log"
+    ]

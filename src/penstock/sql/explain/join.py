@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from itertools import combinations
 
+from penstock.catalog.state import CatalogState
 from penstock.operators.join.kernels.bounds import form, stated
 from penstock.sql.explain.notation import show, show_conditions, show_outputs, show_table, show_window
 from penstock.sql.plan import JoinInput, JoinPlan, JoinTable
 from penstock.sql.planning.join.keys import partial_keys
 from penstock.sql.planning.relations import all_of
-from penstock.sql.scope import SqlCatalog
 from penstock.types import format_duration
 
 
-def join_lines(plan: JoinPlan, state: SqlCatalog) -> list[str]:
+def join_lines(plan: JoinPlan, state: CatalogState) -> list[str]:
     """How a join runs, one fact a line."""
     if len(plan.inputs) == 1:
         return _stream_lines(plan, state)
@@ -36,7 +36,7 @@ def join_lines(plan: JoinPlan, state: SqlCatalog) -> list[str]:
     return [*lines, f"  algorithm: {chosen}", f"  output: {show_outputs(plan.outputs)}"]
 
 
-def _stream_lines(plan: JoinPlan, state: SqlCatalog) -> list[str]:
+def _stream_lines(plan: JoinPlan, state: CatalogState) -> list[str]:
     """Of one stream beside ordinary tables."""
     lines = ["one stream joined with tables, in the cycle beside the shared pass", *_input_lines(plan.inputs[0], state)]
     for table in plan.tables:
@@ -44,7 +44,7 @@ def _stream_lines(plan: JoinPlan, state: SqlCatalog) -> list[str]:
     return [*lines, f"  output: {show_outputs(plan.outputs)}"]
 
 
-def _input_lines(each: JoinInput, state: SqlCatalog) -> list[str]:
+def _input_lines(each: JoinInput, state: CatalogState) -> list[str]:
     return [
         f"  {each.alias}: stream of {show_table(each.table_id, state)}",
         f"    window: {show_window(each.window)}",
@@ -52,7 +52,7 @@ def _input_lines(each: JoinInput, state: SqlCatalog) -> list[str]:
     ]
 
 
-def _table_lines(table: JoinTable, state: SqlCatalog, when: str = "at the last reading") -> list[str]:
+def _table_lines(table: JoinTable, state: CatalogState, when: str = "at the last reading") -> list[str]:
     keys = ", ".join(f"{show(own)} = {show(value)}" for value, own in table.keys)
     conditions = all_of(list(table.conditions))
     use = {"inner": "", "left": "or NULL, ", "exists": "one row is enough, ", "missing": "no row must match, "}[

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from penstock.catalog.model import POSITION_COLUMN
+from penstock.catalog.state import CatalogState
 from penstock.clock import format_timestamp
 from penstock.expr.expression import Call, Column, Expr, Literal, UserCall
 from penstock.expr.windows import EVERYTHING, Window
 from penstock.functions.samples import PARTS
 from penstock.sql.plan import Output
-from penstock.sql.scope import SqlCatalog
 
 _INFIX = {
     "eq": "=",
@@ -37,7 +37,7 @@ def show_window(window: Window) -> str:
     return "everything that is kept" if window == EVERYTHING else str(window)
 
 
-def show_table(table_id: int, state: SqlCatalog) -> str:
+def show_table(table_id: int, state: CatalogState) -> str:
     """A table's name in quotes; old journals have queries of tables that are gone."""
     table = state.tables_by_id.get(table_id)
     return "a table that was dropped" if table is None else f'"{table.name}"'
@@ -103,8 +103,8 @@ def amount(count: int, one: str, many: str) -> str:
 
 
 def show_outputs(outputs: Sequence[Output]) -> str:
-    return ", ".join(_output(o.name, str(o.type), show(o.expr)) for o in outputs)
+    return ", ".join(show_output(output, show(output.expr)) for output in outputs)
 
 
-def _output(name: str, type_: str, expression: str) -> str:
-    return f"{name} {type_}" if name == expression else f"{name} {type_} = {expression}"
+def show_output(output: Output, expression: str) -> str:
+    return f"{output.name} {output.type}" + ("" if output.name == expression else f" = {expression}")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from penstock.expr.expression import Column, substituted
+from penstock.catalog.state import CatalogState
+from penstock.expr.expression import Column, Expr, substituted, walk
 from penstock.operators.registry import part_of
-from penstock.sql.explain.aggregate import aggregate_lines, join_aggregate_lines, reader_lines
+from penstock.sql.explain.aggregate import aggregate_lines, join_aggregate_lines, reader_lines, show_sorted
 from penstock.sql.explain.join import join_lines
 from penstock.sql.explain.notation import show, show_conditions, show_outputs, show_table, show_window
-from penstock.sql.explain.resample import resample_lines
 from penstock.sql.plan import (
     Aggregate,
     AggregatePlan,
@@ -19,13 +19,15 @@ from penstock.sql.plan import (
     Plan,
     QueryAggregatePlan,
     Relation,
+    ResampleCall,
     ResamplePlan,
+    Resampling,
     SelectPlan,
     SparkPlan,
     TreePlan,
+    resample_name,
 )
 from penstock.sql.planning.aggregate.on_demand import EVERY_ROW
-from penstock.sql.scope import SqlCatalog
 from penstock.types import format_duration
 
 _KINDS = {
@@ -39,38 +41,46 @@ _KINDS = {
 }
 
 
-def explain(plan: Plan, state: SqlCatalog) -> str:
+def explain(plan: Plan, state: CatalogState) -> str:
     """How a plan runs, one fact a line."""
-    if isinstance(plan, SelectPlan):
-        return "\n".join([*_select_lines(plan, state), *_function_lines(plan)])
-    if isinstance(plan, JoinPlan):
-        return "\n".join([*join_lines(plan, state), *_function_lines(plan)])
-    if isinstance(plan, AggregatePlan):
-        return "\n".join(aggregate_lines(plan, state))
-    if isinstance(plan, JoinAggregatePlan):
-        return "\n".join([*join_aggregate_lines(plan, state), *_function_lines(plan)])
-    if isinstance(plan, QueryAggregatePlan):
-        return "\n".join(reader_lines(plan.top, plan.relations[0]))
-    if isinstance(plan, ResamplePlan):
-        return "\n".join(resample_lines(plan))
-    if isinstance(plan, TreePlan):
-        return "\n".join(_on_demand_lines(plan.on_demand))
-    if not isinstance(plan, SparkPlan):
-        return "\n".join(part_of(plan.operator, "explain").lines(plan, state))
+    match plan:
+        case SelectPlan():
+            lines = _select_lines(plan, state)
+        case JoinPlan():
+            lines = join_lines(plan, state)
+        case AggregatePlan():
+            lines = aggregate_lines(plan, state)
+        case JoinAggregatePlan():
+            lines = join_aggregate_lines(plan, state)
+        case QueryAggregatePlan():
+            lines = reader_lines(plan.top, plan.relations[0])
+        case ResamplePlan():
+            lines = _resample_lines(plan)
+        case TreePlan():
+            lines = _on_demand_lines(plan.on_demand)
+        case SparkPlan():
+            lines = _spark_lines(plan, state)
+        case _:
+            return "\n".join(part_of(plan.operator, "explain").lines(plan, state))
+    functions = ["  functions: " + ", ".join(plan.functions)] if plan.functions else []
+    text = [f"  text: {plan.sql}"] if type(plan) is SparkPlan and plan.sql else []
+    return "\n".join([*lines, *functions, *text])
+
+
+def _spark_lines(plan: SparkPlan, state: CatalogState) -> list[str]:
     lines = [f"Spark SQL: {plan.reason}"]
     if plan.core is not None:
         lines += [f"  {line}" for line in join_lines(plan.core, state)]
     for relation in plan.relations:
-        lines += _relation_lines(relation)
+        named = f' "{relation.table}"' if relation.table else ""
+        lines += _relation_lines(relation, f"{relation.name}: {_KINDS[relation.kind]}{named}")
     lines.append("  output: " + ", ".join(f"{name} {type_}" for name, type_ in plan.outputs))
     if plan.inlined:
         lines.append("  written out: " + ", ".join(f'query "{name}"' for name in plan.inlined))
-    lines += _function_lines(plan)
-    lines += [f"  text: {plan.sql}"] if plan.sql else []
-    return "\n".join(lines)
+    return lines
 
 
-def _select_lines(plan: SelectPlan, state: SqlCatalog) -> list[str]:
+def _select_lines(plan: SelectPlan, state: CatalogState) -> list[str]:
     return [
         f"shared pass over the stream of {show_table(plan.table_id, state)}",
         f"  window: {show_window(plan.window)}",
@@ -101,16 +111,50 @@ def _aggregate(aggregate: Aggregate) -> str:
     return f"{aggregate.function}({'*' if aggregate.argument == EVERY_ROW else show(aggregate.argument)})"
 
 
-def _function_lines(plan: Plan) -> list[str]:
-    functions = plan.functions
-    return ["  functions: " + ", ".join(functions)] if functions else []
-
-
-def _relation_lines(relation: Relation) -> list[str]:
-    named = f' "{relation.table}"' if relation.table else ""
-    lines = [f"  {relation.name}: {_KINDS[relation.kind]}{named}"]
+def _relation_lines(relation: Relation, what: str) -> list[str]:
+    lines = [f"  {what}"]
     if relation.window is not None:
         lines.append(f"    window: {show_window(relation.window)}")
     if relation.static_predicate is not None:
         lines.append(f"    initial scan: {show(relation.static_predicate)}")
     return lines
+
+
+# -- RESAMPLE where the log answers it
+
+
+def _resample_lines(plan: ResamplePlan) -> list[str]:
+    asked = plan.resample
+    times, values = plan.relations[asked.times], plan.relations[asked.values]
+    lines = [f'values of "{values.table}" at the readings of "{times.table}", found in the log when asked']
+    lines += _stream_lines("times", times, asked.times_predicate)
+    lines += _stream_lines("values", values, asked.values_predicate)
+    if asked.keys:
+        equal = ", ".join(f'{show(ours)} = {show(theirs)} of "{values.table}"' for ours, theirs in asked.keys)
+        lines.append(f"  same: {equal}")
+    lines.append("  resampled: " + ", ".join(show_resample(call) for call in asked.calls))
+    if asked.having is not None:
+        lines.append(f"  of those: {show(_named(asked, asked.having))}")
+    if asked.sorted is not None:
+        lines.append("  sorted: " + show_sorted(asked.sorted, [o.name for o in asked.outputs]))
+    outputs = [Output(o.name, o.type, _named(asked, o.expr)) for o in asked.outputs]
+    lines.append(f"  output: {show_outputs(outputs)}")
+    return lines
+
+
+def _stream_lines(role: str, relation: Relation, condition: Expr | None) -> list[str]:
+    of_query = f'answers of query "{relation.table}", one cycle later'
+    what = of_query if relation.kind == "query" else f'readings of "{relation.table}"'
+    conditions = [] if condition is None else [f"    conditions: {show(condition)}"]
+    return [*_relation_lines(relation, f"{role}: {what}"), *conditions]
+
+
+def show_resample(call: ResampleCall) -> str:
+    return f"RESAMPLE({show(call.value)}, {format_duration(call.us)}, {call.method.upper()})"
+
+
+def _named(asked: Resampling, expr: Expr) -> Expr:
+    """The expression with the calls as they were asked for."""
+    calls: dict[str, Expr] = {resample_name(i): Column(show_resample(c), c.type) for i, c in enumerate(asked.calls)}
+    own: dict[str, Expr] = {node.name: node for node in walk(expr) if isinstance(node, Column)}
+    return substituted(expr, own | calls)

@@ -7,8 +7,7 @@ from sqlglot import exp
 from penstock.errors import error
 from penstock.sql.dialect import PenstockParser
 from penstock.sql.positions import Span
-from penstock.sql.statement_parts import Assignment
-from penstock.sql.statements import Delete, Insert, Update
+from penstock.sql.statements import Assignment, Delete, Insert, Update
 
 
 def insert(parser: PenstockParser) -> Insert:
@@ -21,10 +20,8 @@ def insert(parser: PenstockParser) -> Insert:
         hint = "INSERT takes VALUES; to load a file use penstock load"
         raise parser.fail(error("not_supported", feature="INSERT ... SELECT", hint=hint))
     parser.need("VALUES")
-    rows = [parser.listed(lambda: _value(parser))]
-    while parser.take(","):
-        rows.append(parser.listed(lambda: _value(parser)))
-    return Insert(table, columns, tuple(rows), name_at=at)
+    rows = parser.several(lambda: parser.listed(lambda: _value(parser)))
+    return Insert(table, columns, rows, name_at=at)
 
 
 def _value(parser: PenstockParser) -> exp.Expr:
@@ -39,10 +36,8 @@ def update(parser: PenstockParser) -> Update:
     table, at = parser.name("the name of a table")
     alias = _alias(parser, "SET")
     parser.need("SET")
-    assignments = [_assignment(parser)]
-    while parser.take(","):
-        assignments.append(_assignment(parser))
-    return Update(table, tuple(assignments), _where(parser), alias, name_at=at)
+    assignments = parser.several(lambda: _assignment(parser))
+    return Update(table, assignments, _where(parser), alias, name_at=at)
 
 
 def _assignment(parser: PenstockParser) -> Assignment:
@@ -50,11 +45,7 @@ def _assignment(parser: PenstockParser) -> Assignment:
     if parser.take("."):
         name, at = parser.name("a column")
     parser.need("=")
-    if parser.peek("DEFAULT"):
-        token = parser.here
-        parser.skip()
-        return Assignment(name, exp.Null().update_positions(token), at)
-    return Assignment(name, parser.value(), at)
+    return Assignment(name, _value(parser), at)
 
 
 def delete(parser: PenstockParser) -> Delete:

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import get_args
 
 from sqlglot.tokenizer_core import TokenType
 
-from penstock.errors import error
+from penstock.errors import PenstockError, error
 from penstock.sql.dialect import PenstockParser
-from penstock.sql.grammar.types import stream_field, type_name, typed_name
-from penstock.sql.positions import Span, span_of_token
-from penstock.sql.statement_parts import ColumnDefinition, DeduplicateClause, StatementOption
-from penstock.sql.statements import AddColumn, CreateFunction, CreateStreamType, CreateTable, Drop, DropKind
-from penstock.types import Field, Type
+from penstock.sql.positions import Span, point, span_of_token
+from penstock.sql.statements import (
+    AddColumn,
+    ColumnDefinition,
+    CreateFunction,
+    CreateStreamType,
+    CreateTable,
+    DeduplicateClause,
+    Drop,
+    DropKind,
+    StatementOption,
+)
+from penstock.sql.values import normalised
+from penstock.types import Field, Type, parse_type
 
 
 def create_stream_type(parser: PenstockParser) -> CreateStreamType:
@@ -194,10 +204,7 @@ def drop(parser: PenstockParser) -> Drop:
     if kind == "query" and parser.take("LIKE"):
         return Drop(kind, (), like=parser.text_literal("a pattern in quotes"), cascade=_cascade(parser))
     if_exists = parser.take("IF", "EXISTS")
-    names = [_dropped(parser, kind)]
-    while parser.take(","):
-        names.append(_dropped(parser, kind))
-    texts, places = zip(*names, strict=True)
+    texts, places = zip(*parser.several(lambda: _dropped(parser, kind)), strict=True)
     return Drop(kind, texts, if_exists, _cascade(parser), names_at=places, name_at=places[0])
 
 
@@ -216,3 +223,56 @@ def _cascade(parser: PenstockParser) -> bool:
     if not cascade:
         parser.take("RESTRICT")
     return cascade
+
+
+def type_name(parser: PenstockParser) -> tuple[Type, Span]:
+    """A type, with its sizes and parts."""
+    first = parser.here
+    if parser.at_end() or not first.text[:1].isalpha():
+        raise parser.expected("a type")
+    parser.skip()
+    if first.text.upper() == "DOUBLE":
+        parser.take("PRECISION")
+    elif first.text.upper() == "CHARACTER":
+        parser.take("VARYING")
+    if parser.peek("("):
+        _through(parser, "(", ")")
+    if parser.peek("<"):
+        _through(parser, "<", ">")
+    if first.text.upper().startswith("TIMESTAMP"):
+        parser.take("WITH", "TIME", "ZONE") or parser.take("WITHOUT", "TIME", "ZONE")
+    span = Span(first.start, parser.last.end + 1)
+    try:
+        found = parse_type(normalised(parser.sql[span.start : span.end]))
+    except PenstockError as failure:
+        raise point(failure, parser.sql, span) from None
+    while parser.take("[", "]"):
+        found = Type("ARRAY", element=found)
+    return found, Span(span.start, parser.last.end + 1)
+
+
+def _through(parser: PenstockParser, opening: str, closing: str) -> None:
+    depth = 0
+    while not parser.at_end():
+        depth += parser.here.text == opening
+        depth -= parser.here.text == closing
+        parser.skip()
+        if depth == 0:
+            return
+    raise parser.expected(f'"{closing}"')
+
+
+def typed_name(parser: PenstockParser) -> Field:
+    """`name type`, e.g. a parameter of a function."""
+    name, _ = parser.name("a name")
+    found, _ = type_name(parser)
+    return Field(name, found)
+
+
+def stream_field(parser: PenstockParser) -> Field:
+    """`name type [NOT NULL]`."""
+    field = typed_name(parser)
+    required = parser.take("NOT", "NULL")
+    if not required:
+        parser.take("NULL")
+    return replace(field, required=required)

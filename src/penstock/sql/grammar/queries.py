@@ -1,16 +1,35 @@
-"""CREATE QUERY, ALTER QUERY, COMMENT ON QUERY and SET on_error."""
+"""CREATE QUERY, CREATE ROLLUP and CREATE SINK, what changes them, and SET on_error."""
 
 from __future__ import annotations
 
-from penstock.errors import error, suggest
+from sqlglot import exp
+from sqlglot.tokenizer_core import Token, TokenType
+
+from penstock.catalog.model import STRATEGIES
+from penstock.errors import PenstockError, error, suggest
+from penstock.sql.cursor import UnexpectedToken
 from penstock.sql.dialect import PenstockParser
 from penstock.sql.grammar.definitions import option
 from penstock.sql.grammar.questions import select
-from penstock.sql.positions import Span
-from penstock.sql.query_options import STRATEGY_WORDS, strategy_named
-from penstock.sql.statement_parts import StatementOption
-from penstock.sql.statements import AlterQuery, CreateQuery, DescribeQuery, OnError, PauseQuery, ResumeQuery, SetOnError
+from penstock.sql.positions import Span, point, span_of, span_of_token
+from penstock.sql.statements import (
+    AlterQuery,
+    AlterSink,
+    CreateQuery,
+    CreateRollup,
+    CreateSink,
+    DescribeQuery,
+    OnError,
+    PauseQuery,
+    ResumeQuery,
+    Select,
+    SetOnError,
+    SourceText,
+    StatementOption,
+    TierClause,
+)
 
+STRATEGY_WORDS = (*STRATEGIES, "auto")
 _ON_ERROR: dict[str, OnError] = {"none": "none", "rest": "rest"}
 
 
@@ -82,12 +101,19 @@ def set_on_error(parser: PenstockParser) -> SetOnError:
 def _strategy(parser: PenstockParser) -> str | None:
     here = parser.here
     parser.take("=")
-    word = _name_or_text(parser, ", ".join(STRATEGY_WORDS)).lower()
+    try:
+        return strategy_named(_name_or_text(parser, ", ".join(STRATEGY_WORDS)).lower())
+    except PenstockError as failure:
+        raise parser.fail(failure, here) from None
+
+
+def strategy_named(text: str) -> str | None:
+    """A strategy as definitions store it: None for `auto`. Raises invalid_option."""
+    word = text.lower()
     if word not in STRATEGY_WORDS:
-        detail = f'"{word}" is not a strategy'
-        hint = suggest(word, STRATEGY_WORDS) or "strategies are " + ", ".join(STRATEGY_WORDS)
-        raise parser.fail(error("invalid_option", option="strategy", detail=detail, hint=hint), here)
-    return strategy_named(word)
+        hint = suggest(text, STRATEGY_WORDS) or "strategies are " + ", ".join(STRATEGY_WORDS)
+        raise error("invalid_option", option="strategy", detail=f'"{text}" is not a strategy', hint=hint)
+    return None if word == "auto" else word
 
 
 def _name_or_text(parser: PenstockParser, what: str) -> str:
@@ -113,3 +139,94 @@ def _bound_text(parser: PenstockParser, rows: bool) -> tuple[str, Span]:
     at = Span(first.start, parser.last.end + 1)
     text = parser.parameters.substituted(parser.sql, at)
     return (text[1:-1].strip() if text.startswith("(") and text.endswith(")") else text), at
+
+
+_YEAR_US = 365 * 86_400_000_000
+
+
+def create_rollup(parser: PenstockParser) -> CreateRollup:
+    """`name ON table AS SELECT keys, aggregates [WHERE ..] GROUP BY keys EVERY d KEEP d, ...`"""
+    if_not_exists = parser.take("IF", "NOT", "EXISTS")
+    name, at = parser.name("the name of the rollup")
+    parser.need("ON")
+    source = parser.here
+    table, table_at = parser.name("the name of a sensor table")
+    parser.need("AS")
+    asked = _select(parser, table, source)
+    tiers = parser.several(lambda: _tier(parser))
+    return CreateRollup(name, table, asked, tiers, if_not_exists, table_at=table_at, name_at=at)
+
+
+def _select(parser: PenstockParser, table: str, named: Token) -> Select:
+    """The question up to EVERY, which sqlglot would take for a name; ON has said what it is about."""
+    tokens = parser.before("EVERY")
+    if not tokens:
+        raise parser.expected("a SELECT")
+    inner = PenstockParser(parser.sql, parser.parameters)
+    inner.load(tokens)
+    query = inner.question()
+    if not inner.at_end():
+        raise UnexpectedToken("unexpected", inner.here)
+    if not isinstance(query, exp.Select):
+        raise parser.fail(error("syntax_error", detail="expected one SELECT"), tokens[0])
+    clause = query.args.get("from_")
+    if clause is not None:
+        hint = f"leave it out: ON says that the rollup is about {table}"
+        failure = error("invalid_definition", detail="the SELECT of a rollup has no FROM", hint=hint)
+        raise point(failure, parser.sql, span_of(clause))
+    identifier = exp.Identifier(this=table, quoted=True)
+    identifier.update_positions(named)
+    query.set("from_", exp.From(this=exp.Table(this=identifier)))
+    parser.skip(len(tokens))
+    span = Span(tokens[0].start, tokens[-1].end + 1)
+    return Select(query, parser.parameters.substituted(parser.sql, span), source=SourceText(parser.sql, span))
+
+
+def _tier(parser: PenstockParser) -> TierClause:
+    first = parser.here
+    parser.need("EVERY")
+    every = parser.duration()
+    every_at = Span(first.start, parser.last.end + 1)
+    first = parser.here
+    if not parser.take("KEEP"):
+        return TierClause(every, None, every_at, every_at)
+    keep = None if parser.take("FOREVER") or parser.take("FOR", "EVER") else _keep(parser)
+    return TierClause(every, keep, every_at, Span(first.start, parser.last.end + 1))
+
+
+def _keep(parser: PenstockParser) -> int:
+    """A duration; here also so many years, of 365 days."""
+    here = parser.here
+    if here.token_type == TokenType.NUMBER and here.text.isdigit():
+        parser.skip()
+        if parser.take("YEAR") or parser.take("YEARS"):
+            return int(here.text) * _YEAR_US
+        if parser.peek("MONTH") or parser.peek("MONTHS"):
+            hint = f"months differ: write {30 * int(here.text)} DAYS"
+            failure = error("invalid_duration", text=f"{here.text} {parser.here.text}", hint=hint)
+            raise point(failure, parser.sql, Span(span_of_token(here).start, span_of_token(parser.here).end))
+        parser.back()
+    return parser.duration()
+
+
+def create_sink(parser: PenstockParser) -> CreateSink:
+    if_not_exists = parser.take("IF", "NOT", "EXISTS")
+    name, at = parser.name("the name of the sink")
+    parser.need("FOR")
+    parser.take("QUERY")
+    query, query_at = parser.name("the name of a query")
+    parser.need("TO")
+    kind, kind_at = parser.name("a kind of sink, such as webhook")
+    options: tuple[StatementOption, ...] = ()
+    if parser.peek("(") and not parser.take("(", ")"):
+        options = parser.listed(lambda: option(parser))
+    return CreateSink(name, query, kind, options, if_not_exists, query_at, kind_at, name_at=at)
+
+
+def alter_sink(parser: PenstockParser) -> AlterSink:
+    name, at = parser.name("the name of a sink")
+    if parser.take("PAUSE"):
+        return AlterSink(name, True, name_at=at)
+    if parser.take("RESUME"):
+        return AlterSink(name, False, name_at=at)
+    raise parser.expected("PAUSE or RESUME")

@@ -10,8 +10,7 @@ from penstock.errors import error, suggest
 from penstock.sql.dialect import PenstockParser
 from penstock.sql.nodes import WindowEdge
 from penstock.sql.positions import Span, span_of_token
-from penstock.sql.statement_parts import AsOf
-from penstock.sql.statements import CancelStatement, Describe, Explain, Select, Show, SourceText, Subscribe
+from penstock.sql.statements import AsOf, CancelStatement, Describe, Explain, Select, Show, SourceText, Subscribe
 
 SHOWN = (
     "TABLES",

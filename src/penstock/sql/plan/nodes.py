@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
-from typing import ClassVar, Literal, Protocol
+from typing import ClassVar, Literal, Self
 
 from penstock.expr.expression import Expr, UserCall, calls_user, walk
 from penstock.expr.windows import AnyWindow, JoinWindows, TimeWindow, Window
 from penstock.operators.aggregate.partials.cell_sums import Panes
-from penstock.sql.plan.output import Output
-from penstock.sql.plan.resample import Resampling
-from penstock.sql.plan.sorting import Sorted
+from penstock.operators.resample.nearest import Method
+from penstock.sql.plan.output import Output, Sorted
 from penstock.types import Type
 
 
@@ -46,127 +46,104 @@ class StreamUse:
 Fill = Literal["always", "once", "long", "never"]
 
 
-class Plan(Protocol):
-    """What all plans have in common. Only the package of an operator looks further into its plans."""
+class Plan(ABC):
+    """What all plans have in common: facts that a plan overrides where it has them.
 
+    Only the package of an operator looks further into its plans.
+    """
+
+    __slots__ = ()
     operator: ClassVar[str]  # the package of `penstock.operators` that keeps and gives the answer
+
+    @property
+    @abstractmethod
+    def columns(self) -> tuple[tuple[str, Type], ...]:
+        """Names and types of the answer's columns."""
 
     @property
     def kernel(self) -> KernelPlan | None:
         """What of the plan runs in the cycle: all of it, the join below it, or nothing."""
-        ...
+        return None
 
     @property
     def selection(self) -> SelectPlan | None:
         """The plan, if it selects single readings of one stream."""
-        ...
+        return None
 
     @property
     def aggregation(self) -> AggregatePlan | None:
         """The plan, if it aggregates the readings of one stream."""
-        ...
+        return None
 
     @property
     def window_join(self) -> JoinPlan | None:
         """The window join that the plan is or stands on."""
-        ...
+        return None
 
     @property
     def pure_join(self) -> JoinPlan | None:
         """The plan, if the results of a window join are its answer."""
-        ...
+        return None
 
     @property
     def over_results(self) -> AggregatePlan | None:
         """How the results of the plan's own join are aggregated, if they are no answer themselves."""
-        ...
+        return None
 
     @property
     def spark(self) -> SparkPlan | None:
         """The question as a text of Spark SQL, if the plan has one."""
-        ...
-
-    @property
-    def columns(self) -> tuple[tuple[str, Type], ...]:
-        """Names and types of the answer's columns."""
-        ...
+        return None
 
     @property
     def relations(self) -> tuple[Relation, ...]:
         """What a text of Spark SQL reads by name; kernels name tables by id."""
-        ...
+        return ()
 
     @property
     def scalars(self) -> tuple[ScalarSubquery, ...]:
         """Subqueries that are values in the question."""
-        ...
+        return ()
 
     @property
     def latch(self) -> str | None:
         """The name of its state without end."""
-        ...
+        return None
 
     @property
     def functions(self) -> tuple[str, ...]:
         """The user's functions that it calls."""
-        ...
+        return ()
 
     @property
     def queries_read(self) -> tuple[str, ...]:
         """Other queries that it depends on without a relation: through which it reads rows, or the text of which it contains."""
-        ...
+        return ()
 
 
-class _Plain:
-    """A plan without any of the parts that others ask for."""
+class KernelPlan(Plan):
+    """A plan that steps of the cycle run."""
 
     __slots__ = ()
 
     @property
-    def selection(self) -> SelectPlan | None:
-        return None
+    def kernel(self) -> Self:
+        return self
 
     @property
-    def aggregation(self) -> AggregatePlan | None:
-        return None
+    @abstractmethod
+    def uses(self) -> tuple[StreamUse, ...]:
+        """The streams that it reads."""
 
     @property
-    def window_join(self) -> JoinPlan | None:
-        return None
+    @abstractmethod
+    def tables_read(self) -> frozenset[int]:
+        """All tables that it reads, also those without readings."""
 
     @property
-    def pure_join(self) -> JoinPlan | None:
-        return None
-
-    @property
-    def over_results(self) -> AggregatePlan | None:
-        return None
-
-    @property
-    def spark(self) -> SparkPlan | None:
-        return None
-
-    @property
-    def scalars(self) -> tuple[ScalarSubquery, ...]:
-        return ()
-
-    @property
-    def latch(self) -> str | None:
-        return None
-
-    @property
-    def queries_read(self) -> tuple[str, ...]:
-        return ()
-
-
-class KernelQuery(_Plain):
-    """A plan that kernels run as a whole."""
-
-    __slots__ = ()
-
-    @property
-    def relations(self) -> tuple[Relation, ...]:
-        return ()
+    @abstractmethod
+    def windows(self) -> AnyWindow:
+        """The window of its answer."""
 
     @property
     def lasting(self) -> Lasting | None:
@@ -205,7 +182,7 @@ class Lasting:
 
 
 @dataclass(frozen=True, slots=True)
-class SelectPlan(KernelQuery):
+class SelectPlan(KernelPlan):
     """Rows of one stream that satisfy both predicates inside the window, projected.
 
     A row enters in the cycle that reads it from the log and leaves with the window. Late rows enter when
@@ -220,10 +197,6 @@ class SelectPlan(KernelQuery):
     static_predicate: Expr | None = None
     stream_predicate: Expr | None = None
     lasting: Lasting | None = None
-
-    @property
-    def kernel(self) -> SelectPlan:
-        return self
 
     @property
     def columns(self) -> tuple[tuple[str, Type], ...]:
@@ -310,7 +283,7 @@ class JoinTable:
 
 
 @dataclass(frozen=True, slots=True)
-class JoinPlan(KernelQuery):
+class JoinPlan(KernelPlan):
     """Combinations of rows, one per input, inside each other's windows. One input alone has tables beside it, and no key or condition.
 
     `bounds[i][j]` is how much later (microseconds) input j's row may be than input i's, tightened over all paths; None:
@@ -328,10 +301,6 @@ class JoinPlan(KernelQuery):
     algorithm: str | None = None
     missing: Literal["inner", "left", "anti"] = "inner"
     tables: tuple[JoinTable, ...] = ()
-
-    @property
-    def kernel(self) -> JoinPlan:
-        return self
 
     @property
     def columns(self) -> tuple[tuple[str, Type], ...]:
@@ -406,7 +375,7 @@ class CorrelatedGroups:
 
 
 @dataclass(frozen=True, slots=True)
-class AggregatePlan(KernelQuery):
+class AggregatePlan(KernelPlan):
     """Aggregates over the rows of one stream that satisfy both predicates inside the window, per group.
 
     Emits one row per group that has rows, without keys always one. With `panes` a group has a row for each pane that holds
@@ -435,20 +404,12 @@ class AggregatePlan(KernelQuery):
     scalars: tuple[ScalarSubquery, ...] = ()  # their values stand in `outputs`, `having` and `sorted`
 
     @property
-    def kernel(self) -> AggregatePlan:
-        return self
-
-    @property
     def columns(self) -> tuple[tuple[str, Type], ...]:
         return _columns(self.outputs)
 
     @property
     def aggregation(self) -> AggregatePlan:
         return self
-
-    @property
-    def functions(self) -> tuple[str, ...]:
-        return ()
 
     @property
     def queries_read(self) -> tuple[str, ...]:
@@ -490,7 +451,7 @@ class ScalarSubquery:
 
 
 @dataclass(frozen=True, slots=True)
-class JoinAggregatePlan(KernelQuery):
+class JoinAggregatePlan(Plan):
     """Aggregates over the results of a window join. All its inputs have the same window; the join runs in its step.
 
     Emits what an `AggregatePlan` emits. Keys and arguments of `top` name columns as the join's outputs do (alias.column); its
@@ -554,7 +515,7 @@ class OnDemand:
 
 
 @dataclass(frozen=True, slots=True)
-class SparkPlan(_Plain):
+class SparkPlan(Plan):
     """Spark SQL text over relations. Re-evaluated as a whole; `reason` says why no kernel covers it.
 
     `inlined` are the queries that it contains the text of. `core` is the window join below it, if it has one that runs in the
@@ -563,7 +524,7 @@ class SparkPlan(_Plain):
 
     operator: ClassVar[str] = "sparksql"
     sql: str
-    relations: tuple[Relation, ...]
+    relations: tuple[Relation, ...] = field()  # or the property of `Plan` would be its default
     outputs: tuple[tuple[str, Type], ...]
     reason: str
     append_only: bool = False
@@ -608,34 +569,54 @@ class QueryAggregatePlan(SparkPlan):
     top: AggregatePlan
 
 
+def resample_name(place: int) -> str:
+    return f"resample.{place}"
+
+
+@dataclass(frozen=True, slots=True)
+class ResampleCall:
+    """One RESAMPLE: a value over the columns of the stream that is resampled, how far from a time it may be, and how."""
+
+    value: Expr
+    us: int
+    method: Method
+    type: Type
+
+
+@dataclass(frozen=True, slots=True)
+class Resampling:
+    """A value of one stream at each reading of another that satisfies its predicate inside its window.
+
+    Emits one row per such reading. A late reading of either stream, and for LINEAR and MEAN the next one, changes rows that were
+    there already. `times` and `values` say which relation of the plan is which stream: windows and initial scans are theirs.
+    Predicates hold for readings of one stream alone; `keys` are pairs, of times and of values, that have to be equal.
+    `outputs` and `having` name columns of the first stream, and calls by `resample_name`.
+    """
+
+    times: int
+    values: int
+    calls: tuple[ResampleCall, ...]
+    outputs: tuple[Output, ...]
+    times_predicate: Expr | None = None
+    values_predicate: Expr | None = None
+    keys: tuple[tuple[Expr, Expr], ...] = ()
+    having: Expr | None = None
+    sorted: Sorted | None = None  # None: as they stand in the log
+
+    @property
+    def back_us(self) -> int:
+        """How much earlier than a time a reading may be that counts there."""
+        return max(call.us for call in self.calls)
+
+    @property
+    def ahead_us(self) -> int:
+        """How much later."""
+        return max((call.us for call in self.calls if call.method != "previous"), default=0)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResamplePlan(SparkPlan):
     """RESAMPLE where the answer is found in the log, asked once or standing."""
 
     operator: ClassVar[str] = "resample"
     resample: Resampling
-
-
-class KernelPlan(Plan, Protocol):
-    """A plan that steps of the cycle run: a `SelectPlan`, a `JoinPlan`, an `AggregatePlan`, or that of a new operator."""
-
-    @property
-    def uses(self) -> tuple[StreamUse, ...]: ...
-
-    @property
-    def tables_read(self) -> frozenset[int]: ...
-
-    @property
-    def windows(self) -> AnyWindow: ...
-
-    @property
-    def lasting(self) -> Lasting | None: ...
-
-    @property
-    def lookback_us(self) -> int: ...
-
-    @property
-    def fill(self) -> Fill: ...
-
-    @property
-    def calls_user_code(self) -> bool: ...

@@ -1,14 +1,11 @@
-"""A column of an answer, and how it stands in the journal."""
+"""Rows of an answer: their columns, in which order they come, and how many of them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any
 
-from penstock.expr import expression as expressions
-from penstock.expr.expression import Column, Expr
-from penstock.types import Type, parse_type
+from penstock.expr.expression import Expr
+from penstock.types import Type
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,17 +17,25 @@ class Output:
     expr: Expr
 
 
-def output_json(output: Output) -> list[Any]:
-    return [output.name, str(output.type), expressions.to_json(output.expr)]
+@dataclass(frozen=True, slots=True)
+class Sorting:
+    """One item of ORDER BY: which output, those that are not shown behind the others, and which way."""
+
+    output: int
+    descending: bool
+    nulls_first: bool
 
 
-def outputs_of(data: list[list[Any]]) -> tuple[Output, ...]:
-    outputs = tuple(Output(name, parse_type(type_), expressions.from_json(e)) for name, type_, e in data)
-    # Equal constants may differ (0.0 and -0.0), plain columns do not.
-    return _columns(outputs) if all(isinstance(o.expr, Column) for o in outputs) else outputs
+@dataclass(frozen=True, slots=True)
+class Sorted:
+    """ORDER BY, LIMIT and OFFSET. Rows that are alike in the order come as they would without it: by window and key.
 
+    `distinct`: before anything else each row once, where rows do not show all of their keys. `hidden`: what the order needs beside the
+    outputs; it is not part of the answer.
+    """
 
-@lru_cache(maxsize=256)
-def _columns(outputs: tuple[Output, ...]) -> tuple[Output, ...]:
-    """One for all that are equal: thousands of queries may show the same columns."""
-    return outputs
+    order: tuple[Sorting, ...] = ()
+    limit: int | None = None
+    offset: int = 0
+    distinct: bool = False
+    hidden: tuple[Output, ...] = ()

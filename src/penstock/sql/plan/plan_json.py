@@ -1,19 +1,18 @@
-"""Plans as JSON, as they stand in the journal."""
+"""Plans as JSON, as they stand in the journal: a table per record says its keys there, and how values are written and read."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import partial
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import orjson
 
 from penstock.errors import PenstockError
 from penstock.expr import expression as expressions
 from penstock.expr import windows
-from penstock.expr.expression import Expr
-from penstock.expr.windows import TimeWindow
+from penstock.expr.expression import Column
 from penstock.operators.aggregate.partials.cell_sums import Panes
 from penstock.operators.registry import OPERATORS, part_of
 from penstock.sql.plan.nodes import (
@@ -28,14 +27,14 @@ from penstock.sql.plan.nodes import (
     Plan,
     QueryAggregatePlan,
     Relation,
+    ResampleCall,
     ResamplePlan,
+    Resampling,
     ScalarSubquery,
     SelectPlan,
     SparkPlan,
 )
-from penstock.sql.plan.output import output_json, outputs_of
-from penstock.sql.plan.resample import resample_json, resample_of
-from penstock.sql.plan.sorting import sorted_json, sorted_of
+from penstock.sql.plan.output import Output, Sorted, Sorting
 from penstock.types import parse_type
 
 
@@ -63,125 +62,27 @@ _TABLE = re.compile(rb'\{"kind":"(?:select|aggregate)","table":(\d+)')
 
 
 def plan_to_json(plan: Plan) -> dict[str, Any]:
-    if isinstance(plan, SelectPlan):
-        return {
-            "kind": "select",
-            "table": plan.table_id,
-            "outputs": [output_json(o) for o in plan.outputs],
-            "window": windows.to_json(plan.window),
-            "static": _expr_json(plan.static_predicate),
-            "stream": _expr_json(plan.stream_predicate),
-            **_lasting_json(plan.lasting),
-        }
-    if isinstance(plan, JoinPlan):
-        return {
-            "kind": "join",
-            "inputs": [
-                {
-                    "alias": i.alias,
-                    "table": i.table_id,
-                    "window": windows.to_json(i.window),
-                    "static": _expr_json(i.static_predicate),
-                    "stream": _expr_json(i.stream_predicate),
-                    "keys": [expressions.to_json(k) for k in i.keys],
-                }
-                for i in plan.inputs
-            ],
-            "bounds": [list(row) for row in plan.bounds],
-            "conditions": [expressions.to_json(c) for c in plan.conditions],
-            "outputs": [output_json(o) for o in plan.outputs],
-            "algorithm": plan.algorithm,
-            "missing": plan.missing,
-            "tables": [_table_json(t) for t in plan.tables],
-        }
-    if isinstance(plan, AggregatePlan):
-        return _aggregate_json(plan)
-    if isinstance(plan, JoinAggregatePlan):
-        return {"kind": "join_aggregate", "join": plan_to_json(plan.join), "top": _aggregate_json(plan.top)}
-    if not isinstance(plan, SparkPlan):
-        fields: dict[str, Any] = part_of(plan.operator, "plan").to_json(plan)
-        return {"kind": plan.operator, **fields}
-    return {
-        "kind": "spark",
-        "text": plan.sql,
-        "linear": True,
-        "relations": [
-            {
-                "name": r.name,
-                "kind": r.kind,
-                "table": r.table,
-                "window": windows.to_json(r.window) if r.window else None,
-                "static": _expr_json(r.static_predicate),
-            }
-            for r in plan.relations
-        ],
-        "outputs": [[name, str(type_)] for name, type_ in plan.outputs],
-        "reason": plan.reason,
-        "append_only": plan.append_only,
-        "functions": list(plan.functions),
-        "inlined": list(plan.inlined),
-        "core": None if plan.core is None else plan_to_json(plan.core),
-        **({"top": _aggregate_json(plan.top)} if isinstance(plan, QueryAggregatePlan) else {}),
-        **({"resampled": resample_json(plan.resample)} if isinstance(plan, ResamplePlan) else {}),
-    }
+    if plan.operator in _PLANS:
+        fields = _PLANS[plan.operator].write(plan)
+    elif isinstance(plan, SparkPlan):
+        fields = _SPARK.write(plan)
+        return {"kind": "spark", "text": fields.pop("text"), "linear": True, **fields}
+    else:
+        fields = part_of(plan.operator, "plan").to_json(plan)
+    return {"kind": plan.operator, **fields}
 
 
 def plan_from_json(data: dict[str, Any]) -> Plan:
-    if data["kind"] == "select":
-        return SelectPlan(
-            table_id=data["table"],
-            outputs=outputs_of(data["outputs"]),
-            window=windows.from_json(data["window"]),
-            static_predicate=_expr_of(data["static"]),
-            stream_predicate=_expr_of(data["stream"]),
-            lasting=_lasting_of(data.get("lasting")),
-        )
-    if data["kind"] == "join":
-        return JoinPlan(
-            inputs=tuple(_input_of(i) for i in data["inputs"]),
-            bounds=tuple(tuple(row) for row in data["bounds"]),
-            conditions=tuple(expressions.from_json(c) for c in data["conditions"]),
-            outputs=outputs_of(data["outputs"]),
-            algorithm=data["algorithm"],
-            missing=data["missing"],
-            tables=tuple(_table_of(t) for t in data.get("tables", ())),
-        )
-    if data["kind"] == "aggregate":
-        return _aggregate_of(data)
-    if data["kind"] == "join_aggregate":
-        join = _core_of(data["join"])
-        assert join is not None
-        return JoinAggregatePlan(join, _aggregate_of(data["top"]))
-    if data["kind"] in OPERATORS:
-        plan: Plan = part_of(data["kind"], "plan").from_json(data)
-        return plan
-    if data["kind"] != "spark":
-        detail = f'a query has a plan of the kind "{data["kind"]}"'
-        raise PenstockError("folder_too_new", detail)
-    make: Callable[..., SparkPlan] = SparkPlan
-    if "top" in data:
-        make = partial(QueryAggregatePlan, top=_aggregate_of(data["top"]))
-    elif "resampled" in data:
-        make = partial(ResamplePlan, resample=resample_of(data["resampled"]))
-    return make(
-        sql=_text_of(data),
-        relations=tuple(
-            Relation(
-                name=r["name"],
-                kind=r["kind"],
-                table=r["table"],
-                window=windows.from_json(r["window"]) if r["window"] else None,
-                static_predicate=_expr_of(r["static"]),
-            )
-            for r in data["relations"]
-        ),
-        outputs=tuple((name, parse_type(type_)) for name, type_ in data["outputs"]),
-        reason=data["reason"],
-        append_only=data["append_only"],
-        functions=tuple(data.get("functions", ())),
-        inlined=tuple(data.get("inlined", ())),
-        core=_core_of(data.get("core")),
-    )
+    kind = data["kind"]
+    if kind not in _PLANS and kind not in OPERATORS and kind != "spark":
+        raise PenstockError("folder_too_new", f'a query has a plan of the kind "{kind}"')
+    if kind == "spark":
+        plan: Plan = _SPARK.read({**data, "text": _text_of(data)})
+    elif kind in _PLANS:
+        plan = _PLANS[kind].read(data)
+    else:
+        plan = part_of(kind, "plan").from_json(data)
+    return plan
 
 
 # What could take more than linear time in texts of before.
@@ -201,123 +102,193 @@ def _text_of(data: dict[str, Any]) -> str:
     return text if data.get("linear") or not _COSTLY.search(text) else ""
 
 
-def _lasting_json(lasting: Lasting | None) -> dict[str, Any]:
-    return {} if lasting is None else {"lasting": {"us": lasting.us, "beside": _expr_json(lasting.beside)}}
+# -- how values are written and read
 
 
-def _lasting_of(data: dict[str, Any] | None) -> Lasting | None:
-    return None if data is None else Lasting(data["us"], _expr_of(data["beside"]))
+class Codec(NamedTuple):
+    write: Callable[[Any], Any]
+    read: Callable[[Any], Any]
 
 
-def _aggregate_json(plan: AggregatePlan) -> dict[str, Any]:
-    return {
-        "kind": "aggregate",
-        "table": plan.table_id,
-        "keys": [expressions.to_json(k) for k in plan.keys],
-        "aggregates": [
-            [a.function, [expressions.to_json(e) for e in a.arguments], str(a.type), a.parameter]
-            for a in plan.aggregates
-        ],
-        "outputs": [output_json(o) for o in plan.outputs],
-        "window": windows.to_json(plan.window),
-        "static": _expr_json(plan.static_predicate),
-        "stream": _expr_json(plan.stream_predicate),
-        "having": _expr_json(plan.having),
-        "panes": None if plan.panes is None else [plan.panes.width, plan.panes.step],
-        **({"own": list(plan.own_windows)} if plan.own_windows else {}),
-        **({"latch": plan.latch} if plan.latch is not None else {}),
-        **({"reads": plan.reads} if plan.reads is not None else {}),
-        **({"sorted": sorted_json(plan.sorted)} if plan.sorted is not None else {}),
-        **({"picking": _picking_json(plan.picking)} if plan.picking is not None else {}),
-        **({"scalars": [[_aggregate_json(s.plan), s.inherits] for s in plan.scalars]} if plan.scalars else {}),
-    }
+class Part(NamedTuple):
+    """A field of a record, under another name in JSON. A `sparse` one is left out where the record does not have it."""
+
+    field: str
+    key: str
+    codec: Codec
+    sparse: bool = False
 
 
-def _aggregate_of(data: dict[str, Any]) -> AggregatePlan:
-    return AggregatePlan(
-        table_id=data["table"],
-        keys=tuple(expressions.from_json(k) for k in data["keys"]),
-        aggregates=tuple(
-            AggregateCall(
-                function,
-                tuple(expressions.from_json(e) for e in arguments),
-                parse_type(type_),
-                *map(_parameter_of, more),
-            )
-            for function, arguments, type_, *more in data["aggregates"]
-        ),
-        outputs=outputs_of(data["outputs"]),
-        window=windows.from_json(data["window"]),
-        static_predicate=_expr_of(data["static"]),
-        stream_predicate=_expr_of(data["stream"]),
-        having=_expr_of(data["having"]),
-        panes=None if data["panes"] is None else Panes(*data["panes"]),
-        own_windows=tuple(data.get("own", ())),
-        latch=data.get("latch"),
-        reads=data.get("reads"),
-        sorted=sorted_of(data["sorted"]) if "sorted" in data else None,
-        picking=_picking_of(data["picking"]) if "picking" in data else None,
-        scalars=tuple(ScalarSubquery(_aggregate_of(inner), inherits) for inner, inherits in data.get("scalars", ())),
+def _record(make: Callable[..., Any], *parts: Part) -> Codec:
+    """An object. A key that old journals lack gives the default of its field."""
+
+    def write(record: Any) -> dict[str, Any]:
+        values = [(part, getattr(record, part.field, None)) for part in parts]
+        return {
+            part.key: part.codec.write(value)
+            for part, value in values
+            if not part.sparse or value not in (None, (), False)
+        }
+
+    def read(data: dict[str, Any]) -> Any:
+        return make(**{part.field: part.codec.read(data[part.key]) for part in parts if part.key in data})
+
+    return Codec(write, read)
+
+
+def _row(make: Callable[..., Any], **codecs: Codec) -> Codec:
+    """A list of the fields, in order; those that old journals lack are the last ones."""
+    return Codec(
+        lambda record: [codec.write(getattr(record, field)) for field, codec in codecs.items()],
+        lambda data: make(*(codec.read(value) for codec, value in zip(codecs.values(), data, strict=False))),
     )
 
 
-def _picking_json(picking: CorrelatedGroups) -> list[Any]:
-    return [list(picking.inner), picking.outer, picking.rows]
+def _each(codec: Codec) -> Codec:
+    return Codec(lambda items: [codec.write(i) for i in items], lambda data: tuple(codec.read(i) for i in data))
 
 
-def _picking_of(data: list[Any]) -> CorrelatedGroups:
-    inner, outer, rows = data
-    return CorrelatedGroups(tuple(inner), outer, rows)
-
-
-def _parameter_of(data: Any) -> Any:
-    return tuple(data) if isinstance(data, list) else data
-
-
-def _core_of(data: dict[str, Any] | None) -> JoinPlan | None:
-    core = None if data is None else plan_from_json(data)
-    assert core is None or isinstance(core, JoinPlan)
-    return core
-
-
-def _input_of(data: dict[str, Any]) -> JoinInput:
-    window = windows.from_json(data["window"])
-    assert isinstance(window, TimeWindow)
-    return JoinInput(
-        alias=data["alias"],
-        table_id=data["table"],
-        window=window,
-        static_predicate=_expr_of(data["static"]),
-        stream_predicate=_expr_of(data["stream"]),
-        keys=tuple(expressions.from_json(k) for k in data["keys"]),
+def _maybe(codec: Codec) -> Codec:
+    return Codec(
+        lambda value: None if value is None else codec.write(value),
+        lambda data: None if data is None else codec.read(data),
     )
 
 
-def _table_json(table: JoinTable) -> dict[str, Any]:
-    return {
-        "alias": table.alias,
-        "table": table.table_id,
-        "predicate": _expr_json(table.predicate),
-        "keys": [[expressions.to_json(e) for e in key] for key in table.keys],
-        "conditions": [expressions.to_json(c) for c in table.conditions],
-        "use": table.use,
-    }
+def _outputs_of(data: list[list[Any]]) -> tuple[Output, ...]:
+    outputs: tuple[Output, ...] = _each(_OUTPUT).read(data)
+    # Equal constants may differ (0.0 and -0.0), plain columns do not.
+    return _columns(outputs) if all(isinstance(o.expr, Column) for o in outputs) else outputs
 
 
-def _table_of(data: dict[str, Any]) -> JoinTable:
-    return JoinTable(
-        alias=data["alias"],
-        table_id=data["table"],
-        predicate=_expr_of(data["predicate"]),
-        keys=tuple((expressions.from_json(value), expressions.from_json(own)) for value, own in data["keys"]),
-        conditions=tuple(expressions.from_json(c) for c in data["conditions"]),
-        use=data["use"],
-    )
+@lru_cache(maxsize=256)
+def _columns(outputs: tuple[Output, ...]) -> tuple[Output, ...]:
+    """One for all that are equal: thousands of queries may show the same columns."""
+    return outputs
 
 
-def _expr_json(expr: Expr | None) -> dict[str, Any] | None:
-    return None if expr is None else expressions.to_json(expr)
+_PLAIN = Codec(lambda value: value, lambda value: value)
+_PLAINS = _each(_PLAIN)
+_PARAMETER = Codec(lambda value: value, lambda data: tuple(data) if isinstance(data, list) else data)
+_TYPE = Codec(str, parse_type)
+_EXPR = Codec(expressions.to_json, expressions.from_json)
+_WINDOW = Codec(windows.to_json, windows.from_json)
+_PLAN = Codec(plan_to_json, plan_from_json)
+_OUTPUT = _row(Output, name=_PLAIN, type=_TYPE, expr=_EXPR)
+_OUTPUTS = Codec(_each(_OUTPUT).write, _outputs_of)
 
 
-def _expr_of(data: dict[str, Any] | None) -> Expr | None:
-    return None if data is None else expressions.from_json(data)
+def _plain(*fields: str) -> list[Part]:
+    """Fields that stand in JSON as they are."""
+    return [Part(field, field, _PLAIN) for field in fields]
+
+
+# -- the records
+
+_SORTED = _record(
+    Sorted,
+    Part("order", "order", _each(_row(Sorting, output=_PLAIN, descending=_PLAIN, nulls_first=_PLAIN))),
+    *_plain("limit", "offset"),
+    Part("distinct", "distinct", _PLAIN, sparse=True),
+    Part("hidden", "hidden", _OUTPUTS, sparse=True),
+)
+sorted_json, sorted_of = _SORTED
+_INPUT = _record(
+    JoinInput,
+    Part("alias", "alias", _PLAIN),
+    Part("table_id", "table", _PLAIN),
+    Part("window", "window", _WINDOW),
+    Part("static_predicate", "static", _maybe(_EXPR)),
+    Part("stream_predicate", "stream", _maybe(_EXPR)),
+    Part("keys", "keys", _each(_EXPR)),
+)
+_JOINED_TABLE = _record(
+    JoinTable,
+    Part("alias", "alias", _PLAIN),
+    Part("table_id", "table", _PLAIN),
+    Part("predicate", "predicate", _maybe(_EXPR)),
+    Part("keys", "keys", _each(_each(_EXPR))),
+    Part("conditions", "conditions", _each(_EXPR)),
+    Part("use", "use", _PLAIN),
+)
+_RELATION = _record(
+    Relation,
+    *_plain("name", "kind", "table"),
+    Part("window", "window", _maybe(_WINDOW)),
+    Part("static_predicate", "static", _maybe(_EXPR)),
+)
+_RESAMPLING = _record(
+    Resampling,
+    *_plain("times", "values"),
+    Part("calls", "calls", _each(_row(ResampleCall, value=_EXPR, us=_PLAIN, method=_PLAIN, type=_TYPE))),
+    Part("outputs", "outputs", _OUTPUTS),
+    Part("times_predicate", "of_times", _maybe(_EXPR)),
+    Part("values_predicate", "of_values", _maybe(_EXPR)),
+    Part("keys", "keys", _each(_each(_EXPR))),
+    Part("having", "having", _maybe(_EXPR)),
+    Part("sorted", "sorted", _maybe(_SORTED)),
+)
+
+# -- the plans
+
+_CALL = _row(AggregateCall, function=_PLAIN, arguments=_each(_EXPR), type=_TYPE, parameter=_PARAMETER)
+_LASTING = _record(Lasting, Part("us", "us", _PLAIN), Part("beside", "beside", _maybe(_EXPR)))
+_PLANS = {
+    SelectPlan.operator: _record(
+        SelectPlan,
+        Part("table_id", "table", _PLAIN),
+        Part("outputs", "outputs", _OUTPUTS),
+        Part("window", "window", _WINDOW),
+        Part("static_predicate", "static", _maybe(_EXPR)),
+        Part("stream_predicate", "stream", _maybe(_EXPR)),
+        Part("lasting", "lasting", _LASTING, sparse=True),
+    ),
+    JoinPlan.operator: _record(
+        JoinPlan,
+        Part("inputs", "inputs", _each(_INPUT)),
+        Part("bounds", "bounds", _each(_PLAINS)),
+        Part("conditions", "conditions", _each(_EXPR)),
+        Part("outputs", "outputs", _OUTPUTS),
+        *_plain("algorithm", "missing"),
+        Part("tables", "tables", _each(_JOINED_TABLE)),
+    ),
+    AggregatePlan.operator: _record(
+        AggregatePlan,
+        Part("table_id", "table", _PLAIN),
+        Part("keys", "keys", _each(_EXPR)),
+        Part("aggregates", "aggregates", _each(_CALL)),
+        Part("outputs", "outputs", _OUTPUTS),
+        Part("window", "window", _WINDOW),
+        Part("static_predicate", "static", _maybe(_EXPR)),
+        Part("stream_predicate", "stream", _maybe(_EXPR)),
+        Part("having", "having", _maybe(_EXPR)),
+        Part("panes", "panes", _maybe(_row(Panes, width=_PLAIN, step=_PLAIN))),
+        Part("own_windows", "own", _PLAINS, sparse=True),
+        Part("latch", "latch", _PLAIN, sparse=True),
+        Part("reads", "reads", _PLAIN, sparse=True),
+        Part("sorted", "sorted", _SORTED, sparse=True),
+        Part("picking", "picking", _row(CorrelatedGroups, inner=_PLAINS, outer=_PLAIN, rows=_PLAIN), sparse=True),
+        Part("scalars", "scalars", _each(_row(ScalarSubquery, plan=_PLAN, inherits=_PLAIN)), sparse=True),
+    ),
+    JoinAggregatePlan.operator: _record(JoinAggregatePlan, Part("join", "join", _PLAN), Part("top", "top", _PLAN)),
+}
+
+
+def _spark_plan(**fields: Any) -> SparkPlan:
+    if "top" in fields:
+        return QueryAggregatePlan(**fields)
+    return ResamplePlan(**fields) if "resample" in fields else SparkPlan(**fields)
+
+
+_SPARK = _record(
+    _spark_plan,
+    Part("sql", "text", _PLAIN),
+    Part("relations", "relations", _each(_RELATION)),
+    Part("outputs", "outputs", _each(Codec(lambda o: [o[0], str(o[1])], lambda data: (data[0], parse_type(data[1]))))),
+    *_plain("reason", "append_only"),
+    Part("functions", "functions", _PLAINS),
+    Part("inlined", "inlined", _PLAINS),
+    Part("core", "core", _maybe(_PLAN)),
+    Part("top", "top", _PLAN, sparse=True),
+    Part("resample", "resampled", _RESAMPLING, sparse=True),
+)

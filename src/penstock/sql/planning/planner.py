@@ -7,32 +7,27 @@ from functools import partial
 
 from sqlglot import exp
 
+from penstock.catalog.state import CatalogState
 from penstock.errors import error
+from penstock.expr.windows import TimeWindow
+from penstock.sql.binding.approximate import check_within
 from penstock.sql.binding.context import BindingInput, BoundQuery, Collected, SystemTables
 from penstock.sql.binding.query import QueryBinder
-from penstock.sql.binding.within import check_within
 from penstock.sql.kernel_expressions import NotCovered
-from penstock.sql.plan import (
-    Plan,
-    QueryAggregatePlan,
-    ResamplePlan,
-    SparkPlan,
-    TreePlan,
-)
+from penstock.sql.nodes import Duration, OwnWindow
+from penstock.sql.plan import AggregatePlan, Plan, QueryAggregatePlan, ResamplePlan, SparkPlan, TreePlan
 from penstock.sql.planning.aggregate.join_results import aggregates_over_join, aggregates_over_read_join
-from penstock.sql.planning.aggregate.latch import check_latch, refuse_uncovered
 from penstock.sql.planning.aggregate.on_demand import on_demand
-from penstock.sql.planning.aggregate.own_windows import share_own_window, take_own_windows
-from penstock.sql.planning.aggregate.planner import is_aggregation
-from penstock.sql.planning.distinct import group_distinct, ungroup_distinct
+from penstock.sql.planning.aggregate.planner import aggregate_plan, is_aggregation
+from penstock.sql.planning.aggregate.windows import check_latch, refuse_uncovered, share_own_window, take_own_windows
 from penstock.sql.planning.join.extraction import extract_join
 from penstock.sql.planning.join.planner import is_window_join
 from penstock.sql.planning.relations import place_relations, settle
-from penstock.sql.planning.resample.planner import after_scans, resample_plan
-from penstock.sql.planning.resample.rewrite import resamples, write_out_resamples
+from penstock.sql.planning.resample import after_scans, resample_plan, resamples, write_out_resamples
+from penstock.sql.planning.row_order import group_distinct, ungroup_distinct
 from penstock.sql.planning.rules import SELECTION, rules_for
-from penstock.sql.positions import point, span_of
-from penstock.sql.scope import SqlCatalog, fold
+from penstock.sql.positions import point
+from penstock.sql.scope import fold
 from penstock.sql.spark.text import spark_sql
 from penstock.sql.statements import Select
 
@@ -40,7 +35,7 @@ _OF_QUERIES = ("query", "state")
 
 
 def bind_query(
-    select: Select, state: SqlCatalog, standing: bool, system_tables: SystemTables | None = None, spent: bool = False
+    select: Select, state: CatalogState, standing: bool, system_tables: SystemTables | None = None, spent: bool = False
 ) -> BoundQuery:
     """Resolve names and types. Raises errors that point into the statement's text.
 
@@ -59,7 +54,7 @@ def bind_query(
 
 def plan_query(
     select: Select,
-    state: SqlCatalog,
+    state: CatalogState,
     standing: bool,
     system_tables: SystemTables | None = None,
     shared: bool = True,
@@ -137,9 +132,7 @@ def plan_query(
         outputs=tuple((field.name, field.type) for field in bound.fields),
         reason=reason,
         functions=tuple(sorted(bound.collected.functions)),
-        inlined=tuple(
-            sorted(bound.collected.queries - {r.table for r in relations if r.kind in _OF_QUERIES}),
-        ),
+        inlined=tuple(sorted(bound.collected.queries - {r.table for r in relations if r.kind in _OF_QUERIES})),
         core=core,
     )
 
@@ -149,10 +142,10 @@ def _refuse_hint(bound: BoundQuery, reason: str) -> None:
     for context in bound.collected.contexts:
         if context.algorithm is not None and not context.inlined:
             failure = error("not_supported", feature=f"JOIN({context.algorithm.name}) here", hint=reason)
-            raise point(failure, context.text, span_of(context.algorithm))
+            context.fail(context.algorithm, failure)
 
 
-def reads_of(plan: Plan, state: SqlCatalog) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+def reads_of(plan: Plan, state: CatalogState) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
     """The tables, queries and functions a plan depends on, by name."""
     tables = {r.table for r in plan.relations if r.kind in ("stream", "static", "ordinary")}
     if plan.kernel is not None:
@@ -161,7 +154,7 @@ def reads_of(plan: Plan, state: SqlCatalog) -> tuple[tuple[str, ...], tuple[str,
     return tuple(sorted(tables)), tuple(sorted(queries)), plan.functions
 
 
-def invocation_of(select: Select, state: SqlCatalog) -> str | None:
+def invocation_of(select: Select, state: CatalogState) -> str | None:
     """The standing query that `SELECT * FROM name` (exactly that) invokes."""
     query = select.query
     if (
@@ -179,3 +172,31 @@ def invocation_of(select: Select, state: SqlCatalog) -> str | None:
         return None
     name = fold(table.this)
     return name if name in state.queries and name not in state.tables else None
+
+
+def asked_of_slices(select: Select, state: CatalogState) -> AggregatePlan | None:
+    """The question, if Spark SQL has no words for it: averages over time, and aggregates with different windows."""
+    twa = any(call.name.lower() == "twa" for call in select.query.find_all(exp.Anonymous))
+    if not twa and select.query.find(OwnWindow, Duration) is None:
+        return None
+    asked = asked_once(select, state)
+    if asked is None:
+        return None
+    own = set(asked.own_windows)
+    several = len(own) > 1 or bool(own and select.query.args.get("begin_end"))
+    return asked if several or any(call.function == "twa" for call in asked.aggregates) else None
+
+
+def asked_once(select: Select, state: CatalogState) -> AggregatePlan | None:
+    """The question as aggregates over a window of one stream; None where it is something else. The tree stays as it is."""
+    if select.as_of is not None:
+        return None
+    bound = bind_query(select, state, standing=False)
+    group_distinct(bound)
+    if not is_aggregation(bound):
+        return None
+    try:
+        plan = aggregate_plan(bound)
+    except NotCovered:
+        return None
+    return plan if isinstance(plan.window, TimeWindow) else None

@@ -13,19 +13,15 @@ from penstock.errors import error
 from penstock.expr.expression import Call, Expr, is_static
 from penstock.expr.windows import RowsWindow
 from penstock.sql.binding.context import Collected, SelectContext
-from penstock.sql.hidden_columns import alias_of, hidden_column
+from penstock.sql.bound_trees import alias_of, call_of, conjuncts, hidden_column, time_of
 from penstock.sql.kernel_expressions import NotCovered, lower
 from penstock.sql.nodes import Hold, OwnWindow
 from penstock.sql.plan import Relation
-from penstock.sql.positions import point, span_of
 from penstock.sql.scope import BoundSource
-from penstock.sql.spark.hold_condition import held_positions
 from penstock.sql.spark.table_versions import join_versions
 from penstock.sql.spark.text import relation_name
 from penstock.sql.window_clauses import anchored
 from penstock.types import BOOLEAN
-
-ALIVE = 2**62
 
 
 def settle(collected: Collected) -> None:
@@ -58,25 +54,7 @@ def _check_row_windows(context: SelectContext) -> None:
             failure = error(
                 "not_supported", feature="a window of rows over another query", hint="use BEGIN (NOW - d) END (NOW)"
             )
-            raise point(failure, context.text, span_of(source.node))
-
-
-def conjuncts(where: exp.Expr | None) -> list[exp.Expr]:
-    """The conditions that AND connects, in order."""
-    if where is None:
-        return []
-    if isinstance(where, exp.Where):
-        return conjuncts(where.this)
-    if isinstance(where, exp.Paren):
-        return conjuncts(where.this)
-    if isinstance(where, exp.And):
-        terms: list[exp.Expr] = []
-        inner: exp.Expr = where
-        while isinstance(inner, exp.And):
-            terms = [*conjuncts(inner.expression), *terms]
-            inner = inner.this
-        return [*conjuncts(inner), *terms]
-    return [where]
+            context.fail(source.node, failure)
 
 
 _CLAUSES = (
@@ -163,7 +141,7 @@ def _place_held(context: SelectContext, count: int) -> list[Relation]:
             relation = f"r{count + len(relations)}"
             predicate = all_of([lowered for _, lowered in own])
             relations.append(Relation(relation, "stream", source.name, None, predicate))
-            held.replace(held_positions(held, source, relation, [condition.copy() for condition, _ in own]))
+            held.replace(_held_positions(held, source, relation, [condition.copy() for condition, _ in own]))
     return relations
 
 
@@ -187,7 +165,7 @@ def _reference(context: SelectContext, source: BoundSource) -> exp.Expr:
     newest = exp.Window(
         this=exp.RowNumber(),
         partition_by=[hidden_column(source, "_sid")] if source.window.per_sensor else None,
-        order=exp.Order(expressions=[_newest(source, "ts"), _newest(source, "_pos")]),
+        order=exp.Order(expressions=[_newest(time_of(source)), _newest(hidden_column(source, "_pos"))]),
     )
     ranked = exp.select("*", exp.alias_(newest, "_rank", quoted=True)).from_(table)
     if static:
@@ -196,5 +174,46 @@ def _reference(context: SelectContext, source: BoundSource) -> exp.Expr:
     return exp.Subquery(this=exp.select("*").from_(ranked.subquery("_ranked")).where(kept), alias=alias_of(source))
 
 
-def _newest(source: BoundSource, name: str) -> exp.Expr:
-    return exp.Ordered(this=hidden_column(source, name), desc=True, nulls_first=False)
+def _newest(node: exp.Expr) -> exp.Expr:
+    return exp.Ordered(this=node, desc=True, nulls_first=False)
+
+
+# -- conditions that hold FOR some time: a reading is in if an unbroken run of true readings reaches back far enough
+
+_TRUE, _RUN, _SINCE = "_true", "_run", "_since"
+
+
+def _held_positions(held: Hold, source: BoundSource, relation: str, static: list[exp.Expr]) -> exp.Expr:
+    """The condition as positions of the stream's rows, of which `relation` has all.
+
+    The run is looked for over all that the log holds of the sensor, before any window is cut.
+    """
+    rows = exp.select(
+        hidden_column(source, "_sid"),
+        hidden_column(source, "_pos"),
+        time_of(source),
+        exp.alias_(exp.Coalesce(this=held.this.copy(), expressions=[exp.Boolean(this=False)]), _TRUE, quoted=True),
+    ).from_(exp.Table(this=relation_name(relation), alias=alias_of(source)))
+    if static:
+        rows = rows.where(*static)
+    # Each reading that is not true begins another run; those that follow it belong to it.
+    breaks = exp.Case(ifs=[exp.If(this=_column(_TRUE), true=exp.Literal.number(0))], default=exp.Literal.number(1))
+    order = exp.Order(expressions=[exp.Ordered(this=_column("ts")), exp.Ordered(this=_column("_pos"))])
+    upto = exp.WindowSpec(kind="ROWS", start="UNBOUNDED", start_side="PRECEDING", end="CURRENT ROW")
+    run = exp.Window(this=exp.Sum(this=breaks), partition_by=[_column("_sid")], order=order, spec=upto)
+    numbered = exp.select("*", exp.alias_(run, _RUN, quoted=True)).from_(rows.subquery("_rows"))
+    first = exp.Min(this=exp.Case(ifs=[exp.If(this=_column(_TRUE), true=_column("ts"))]))
+    since = exp.Window(this=first, partition_by=[_column("_sid"), _column(_RUN)])
+    runs = exp.select("*", exp.alias_(since, _SINCE, quoted=True)).from_(numbered.subquery("_numbered"))
+    lasted = exp.Sub(this=_micros("ts"), expression=_micros(_SINCE))
+    long_enough = exp.GTE(this=lasted, expression=exp.Literal.number(held.us))
+    positions = exp.select(_column("_pos")).from_(runs.subquery("_runs")).where(_column(_TRUE), long_enough)
+    return exp.In(this=hidden_column(source, "_pos"), query=exp.Subquery(this=positions))
+
+
+def _column(name: str) -> exp.Column:
+    return exp.column(name, quoted=True)
+
+
+def _micros(name: str) -> exp.Expr:
+    return call_of("unix_micros", _column(name))

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from sqlglot import exp
 
 from penstock.expr.expression import Expr
+from penstock.sql.binding.calls import is_aggregate
 from penstock.sql.binding.context import BoundQuery
 from penstock.sql.kernel_expressions import NotCovered
-from penstock.sql.plan.output import Output
-from penstock.sql.plan.sorting import Sorted, Sorting
-from penstock.sql.planning.distinct import drops_repeats, refuse_hidden
+from penstock.sql.nodes import Const
+from penstock.sql.plan.output import Output, Sorted, Sorting
 from penstock.sql.values import external, type_of
 
 
@@ -61,3 +61,62 @@ def _count(bound: BoundQuery, key: str) -> int | None:
     if not text.isdecimal():
         raise NotCovered(f"{key.upper()} of something else than a number runs as Spark SQL")
     return int(text)
+
+
+def group_distinct(bound: BoundQuery) -> bool:
+    """Let a SELECT DISTINCT without aggregates group by all that it asks for, which says the same. Whether it is one.
+
+    Spark SQL gets it as it was written (`ungroup_distinct`): there a constant in GROUP BY is a place in the SELECT list.
+    """
+    query, context = bound.query, bound.collected.contexts[0]
+    if context.select is not query or not _is_distinct(context.select) or context.aggregated:
+        return False
+    keys = [item.this for item in query.expressions if not isinstance(item.this, Const)]
+    if not keys:
+        return False  # no row or one, whatever the stream says
+    query.set("group", exp.Group(expressions=[key.copy() for key in dict.fromkeys(keys)]))
+    context.aggregated = True
+    return True
+
+
+def ungroup_distinct(bound: BoundQuery) -> None:
+    """The question as it was before `group_distinct`."""
+    bound.query.set("group", None)
+    bound.collected.contexts[0].aggregated = False
+
+
+def refuse_distinct(query: exp.Select) -> None:
+    """NotCovered for a DISTINCT that slices cannot say."""
+    if query.args.get("distinct") is None:
+        return
+    if not _is_distinct(query):
+        raise NotCovered("DISTINCT ON over aggregates runs as Spark SQL")
+    if any(type_of(item.this).kind in ("ARRAY", "STRUCT") for item in query.expressions):
+        raise NotCovered("DISTINCT of an array or a struct runs as Spark SQL")
+
+
+def drops_repeats(query: exp.Select) -> bool:
+    """Whether DISTINCT has something to do: rows that show all of their keys are all different."""
+    group = query.args.get("group")
+    shown = [item.this for item in query.expressions]
+    return _is_distinct(query) and group is not None and any(key not in shown for key in group.expressions)
+
+
+def refuse_hidden(query: exp.Select, node: exp.Expr) -> None:
+    """NotCovered for an order by what rows that are alike may have different values of."""
+    group = query.args.get("group")
+    keys = group.expressions if group is not None else []
+    if _is_distinct(query) and (drops_repeats(query) or not _is_made_of(node, keys)):
+        raise NotCovered("DISTINCT in an order by something that is not in the SELECT list runs as Spark SQL")
+
+
+def _is_made_of(node: exp.Expr, keys: list[exp.Expr]) -> bool:
+    """Whether keys, aggregates and constants are all that an expression needs."""
+    if node in keys or is_aggregate(node):
+        return True
+    return not isinstance(node, exp.Column) and all(_is_made_of(child, keys) for child in node.iter_expressions())
+
+
+def _is_distinct(query: exp.Select) -> bool:
+    distinct = query.args.get("distinct")
+    return distinct is not None and distinct.args.get("on") is None

@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from penstock.catalog.state import CatalogState
 from penstock.operators.registry import operators_with, part_of
 from penstock.sql.binding.context import BoundQuery
 from penstock.sql.plan import Plan
 from penstock.sql.planning.aggregate.correlated import correlated_plan, is_correlated
+from penstock.sql.planning.aggregate.join_results import is_stream_with_tables, stream_with_tables_plan
 from penstock.sql.planning.aggregate.planner import aggregate_plan, is_aggregation
 from penstock.sql.planning.aggregate.scalar_subqueries import has_scalar_subqueries, plan_beside_scalars
-from penstock.sql.planning.aggregate.stream_with_tables import is_stream_with_tables, stream_with_tables_plan
 from penstock.sql.planning.join.planner import is_window_join, join_plan
 from penstock.sql.planning.selection import select_plan
-from penstock.sql.scope import SqlCatalog
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class PlanRule:
     """`applies` looks at clauses only; `plan` raises NotCovered with the reason. `latch`: also for questions with LATCH."""
 
     applies: Callable[[BoundQuery], bool]
-    plan: Callable[[BoundQuery, SqlCatalog], Plan]
+    plan: Callable[[BoundQuery, CatalogState], Plan]
     latch: bool = False
     one_stream: bool = False
     decides: bool = True  # where it does not cover the question, no other rule is asked

@@ -1,4 +1,4 @@
-"""Functions that mean something else in PostgreSQL than in Spark, written in Spark's words.
+"""Functions that mean something else in PostgreSQL than in Spark, or that Spark lacks, written in Spark's words.
 
 In: the name, translated arguments and the type of a call. Out: a tree of Spark SQL. `text` asks here first.
 """
@@ -9,11 +9,13 @@ import re
 from functools import lru_cache
 from typing import Any, ClassVar
 
+import sqlglot
 from sqlglot import exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.parsers.spark import SparkParser
 
 from penstock.functions.regular_expressions import SOUGHT_MAX_CHARS, SPARK_PREFIX
+from penstock.sql.binding.approximate import ERROR
 from penstock.types import Type
 
 # What compares every part of one argument with every part of another, and cannot be interrupted: NULL beyond this length.
@@ -149,3 +151,65 @@ def form_functions() -> frozenset[str]:
     """Names of the functions that forms call."""
     words = re.findall(r"\b(\w+)\(", " ".join((*FORMS.values(), *NESTED_ARRAYS.values())))
     return frozenset(word.lower() for word in (*words, "transform", "array", "named_struct"))
+
+
+# -- REPEAT, LPAD and RPAD, NULL where their text would be longer: one call with a large count could take all memory
+
+TEXT_MAX_CHARS = 1_000_000
+
+# `s`, `n` and `p` are the arguments. A lambda names them, so that none is written twice: nested calls stay short.
+_BOUNDED = {
+    "repeat": ("CAST(length(a.s) AS BIGINT) * a.n", "repeat(a.s, a.n)"),
+    "lpad": ("a.n", "lpad(a.s, a.n, a.p)"),
+    "rpad": ("a.n", "rpad(a.s, a.n, a.p)"),
+}
+
+
+def bounded_text(node: exp.Repeat | exp.Pad) -> exp.Expr:
+    """The call in Spark's words. Its arguments are translated already."""
+    if isinstance(node, exp.Repeat):
+        name, count = "repeat", node.args["times"]
+    else:
+        name, count = "lpad" if node.args.get("is_left") else "rpad", node.expression
+    length, call = _BOUNDED[name]
+    fields = "named_struct('s', s, 'n', n, 'p', p)"
+    text = f"transform(array({fields}), a -> CASE WHEN {length} <= {TEXT_MAX_CHARS} THEN {call} END)[0]"
+    return _with_arguments(text, s=node.this, n=count, p=node.args.get("fill_pattern") or exp.Literal.string(" "))
+
+
+def _with_arguments(text: str, **arguments: exp.Expr) -> exp.Expr:
+    """A text of Spark SQL with arguments in place of their names."""
+    found = sqlglot.parse_one(text, dialect="spark")
+    for column in list(found.find_all(exp.Column)):
+        if column.name in arguments and not column.table:
+            column.replace(arguments[column.name].copy())
+    return found
+
+
+# -- approximate aggregates, which are exact in Spark where it can say them exactly
+
+# `x` is the value, `k` what is special.
+_APPROXIMATE = {
+    "approx_count": "COUNT(x)",
+    "approx_sum": "CAST(SUM(x) AS DOUBLE)",
+    "approx_distinct": "COUNT(DISTINCT x)",
+    "approx_percentile": "PERCENTILE(x, k)",
+    "approx_top_k": "approx_top_k(x, CAST(k AS INT)) FILTER (WHERE NOT x IS NULL)",
+    # Equal values stand side by side: runs are counted.
+    "approx_norm": "aggregate(array_sort(collect_list(x)), "
+    "named_struct('seen', false, 'last', try_element_at(collect_list(x), 1), 'run', 0D, 'total', 0D), "
+    "(a, v) -> named_struct('seen', true, 'last', v, 'run', IF(a.seen AND a.last = v, a.run + 1D, 1D), "
+    "'total', IF(a.seen AND a.last = v, a.total, a.total + power(a.run, k))), "
+    "a -> IF(a.seen, power(a.total + power(a.run, k), 1D / k), CAST(NULL AS DOUBLE)))",
+}
+
+
+def spark_aggregate(node: exp.Expr) -> exp.Expr:
+    """An approximate aggregate as Spark says it; its error is none, or for the most frequent values not known."""
+    name = node.name
+    if name.endswith(ERROR):
+        none = "CAST(NULL AS DOUBLE)" if name.startswith("approx_top_k") else "CAST(0 AS DOUBLE)"
+        # An aggregate all the same: a question of it alone has one row.
+        return _with_arguments(f"IF(COUNT(*) >= 0, {none}, NULL)")
+    value, special, _ = node.expressions
+    return _with_arguments(_APPROXIMATE[name], x=value, k=special)

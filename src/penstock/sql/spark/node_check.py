@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from penstock.errors import error
 from penstock.sql.binding.approximate import APPROXIMATE, ERROR
-from penstock.sql.binding.functions import RULES
+from penstock.sql.binding.coercion import RULES
 from penstock.sql.functions import CALLS
 from penstock.sql.nodes import (
     SIMILAR,
@@ -37,20 +37,8 @@ _ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod, exp.IntDiv, exp.Neg,
 _FORMS = (exp.Case, exp.If, exp.Cast, exp.Extract, exp.CurrentTimestamp, OwnWindow, SampleCondition)
 # Clauses of our own, which hang on a SELECT and are not written into its text.
 _OURS = (BeginEnds, BeginEnd, WindowEdge, WindowJoins, WindowJoin, WithinPercent)
-_NODES = frozenset(
-    (
-        *_SELECTS,
-        *_CLAUSES,
-        *_GROUPS,
-        *_NAMES,
-        *_VALUES,
-        *_OPERATORS,
-        *_MORE_OPERATORS,
-        *_ARITHMETIC,
-        *_FORMS,
-        *_OURS,
-        *RULES,
-    )
+_NODES = frozenset(RULES).union(
+    _SELECTS, _CLAUSES, _GROUPS, _NAMES, _VALUES, _OPERATORS, _MORE_OPERATORS, _ARITHMETIC, _FORMS, _OURS
 )
 # Calls that the planner writes beside the listed ones.
 _PLANNED = frozenset({"window", "struct", "max_by", "min_by", "any_value", SIMILAR, "regexp_replace_all"})

@@ -13,8 +13,7 @@ from sqlglot import exp
 
 from penstock.errors import error
 from penstock.sql.binding.context import Collected, SelectContext
-from penstock.sql.hidden_columns import alias_of, hidden_column
-from penstock.sql.positions import point, span_of
+from penstock.sql.bound_trees import alias_of, both, hidden_column, quoted
 from penstock.sql.scope import BoundSource
 from penstock.sql.spark.text import relation_name
 from penstock.sql.values import constant, typed
@@ -56,7 +55,7 @@ def _carriers(context: SelectContext, by_select: dict[int, SelectContext], table
                     _carry(branch, by_select, table)
                 columns = source.node.args["alias"].args["columns"]
                 if all(column.name != _JOURNAL for column in columns):
-                    source.node.args["alias"].append("columns", exp.Identifier(this=_JOURNAL, quoted=True))
+                    source.node.args["alias"].append("columns", quoted(_JOURNAL))
                 carriers.append(source)
     return carriers
 
@@ -126,7 +125,7 @@ def _streams_further_out(context: SelectContext) -> bool:
 
 def _refuse(context: SelectContext, table: BoundSource, feature: str) -> NoReturn:
     hint = f'name "{table.name}" in the FROM of the SELECT that reads the stream, or test it with IN (SELECT ...)'
-    raise point(error("not_supported", feature=feature, hint=hint), context.text, span_of(table.node))
+    context.fail(table.node, error("not_supported", feature=feature, hint=hint))
 
 
 # -- where the condition goes
@@ -154,12 +153,11 @@ def _require(context: SelectContext, source: BoundSource, condition: exp.Expr) -
     """Add a condition: to WHERE, or before an outer join may leave the source empty."""
     if not source.nullable:
         where = context.select.args.get("where")
-        context.select.set("where", exp.Where(this=condition if where is None else _and(where.this, condition)))
+        context.select.set("where", exp.Where(this=both(where and where.this, condition)))
         return
     join = _left_join(source)
     if join is not None:
-        on = join.args.get("on")
-        join.set("on", condition if on is None else _and(on, condition))
+        join.set("on", both(join.args.get("on"), condition))
         return
     # RIGHT and FULL: the dead versions have to go before the join.
     alive = (
@@ -167,11 +165,6 @@ def _require(context: SelectContext, source: BoundSource, condition: exp.Expr) -
     )
     source.node.replace(exp.Subquery(this=alive, alias=alias_of(source)))
     source.node = alive.args["from_"].this
-
-
-def _and(left: exp.Expr, right: exp.Expr) -> exp.Expr:
-    grouped = typed(exp.Paren(this=left), BOOLEAN) if isinstance(left, exp.Or) else left
-    return typed(exp.And(this=grouped, expression=right), BOOLEAN)
 
 
 def _last(carriers: list[BoundSource]) -> exp.Expr:

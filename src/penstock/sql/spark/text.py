@@ -17,11 +17,18 @@ from penstock.functions.regular_expressions import FUNCTIONS as TEXT_FUNCTIONS
 from penstock.functions.regular_expressions import SPARK_PREFIX, is_simple_like
 from penstock.functions.samples import PARTS
 from penstock.sql.binding.approximate import is_approximate_call
+from penstock.sql.bound_trees import call_of
 from penstock.sql.functions import CALLS
 from penstock.sql.nodes import SIMILAR, Const, SampleCondition
-from penstock.sql.spark.approximate import spark_aggregate
-from penstock.sql.spark.bounded_text import bounded_text
-from penstock.sql.spark.function_forms import COMPARED_MAX, NESTED_ARRAYS, SHORT_TEXT, fill, spark_form
+from penstock.sql.spark.function_forms import (
+    COMPARED_MAX,
+    NESTED_ARRAYS,
+    SHORT_TEXT,
+    bounded_text,
+    fill,
+    spark_aggregate,
+    spark_form,
+)
 from penstock.sql.spark.node_check import check_nodes
 from penstock.sql.values import DURATION, external, type_of
 from penstock.types import BIGINT, BOOLEAN, DOUBLE, INT, TEXT, TIMESTAMP, Type
@@ -170,9 +177,10 @@ def _translated(node: exp.Expr) -> exp.Expr:
         case exp.Substring():
             arguments = [node.this, node.args.get("start"), node.args.get("length")]
             given = [a for a in arguments if a is not None]
-            return node if _is_plain("substring", given) else _form("substring", given)
+            form = None if _is_plain("substring", given) else spark_form("substring", given, TEXT)
+            return form or node
         case exp.StrToTime():
-            return _call("to_timestamp", node.this, node.args["format"])
+            return call_of("to_timestamp", node.this, node.args["format"])
         case exp.RegexpLike():
             return _text_function("regexp_like", node.this, node.expression)
         case exp.Like() | exp.ILike():
@@ -193,23 +201,23 @@ def _translated(node: exp.Expr) -> exp.Expr:
         case exp.Add() | exp.Sub() | exp.Mul() | exp.Div() if "penstock" in node.meta:
             return _arithmetic(node)
         case exp.CurrentTimestamp():
-            return _call("timestamp_micros", exp.Placeholder(this=NOW))
+            return call_of("timestamp_micros", exp.Placeholder(this=NOW))
         case exp.Floor() | exp.Ceil():
             return _whole(node)
         case exp.Avg() if type_of(node) == DURATION:
             return _keeping(node, BIGINT)
         case exp.PercentileDisc():
             # By its own name, or sqlglot makes an approximation of it that knows no DESC.
-            return _call("percentile_disc", node.this)
+            return call_of("percentile_disc", node.this)
         case exp.Extract():
             return _extract(node)
         case SampleCondition():
             seed, parts = (_cast(_number(int(node.args[key])), BIGINT) for key in ("seed", "parts"))
-            place = _call("pmod", _call("xxhash64", node.this, seed), _number(PARTS))
+            place = call_of("pmod", call_of("xxhash64", node.this, seed), _number(PARTS))
             return exp.LT(this=place, expression=parts)
         case exp.UnixToTime():
             micros = exp.Mul(this=exp.Paren(this=node.this), expression=exp.Literal.number("1000000"))
-            return _call("timestamp_micros", _cast(micros, BIGINT))
+            return call_of("timestamp_micros", _cast(micros, BIGINT))
     return node
 
 
@@ -220,12 +228,6 @@ def _is_plain(name: str, arguments: list[exp.Expr]) -> bool:
     least = {"substring": (1, 0), "left": (0,), "right": (0,), "split_part": (1,)}[name]
     numbers = arguments[2:] if name == "split_part" else arguments[1:]
     return all(isinstance(n, exp.Literal) and int(n.name) >= low for n, low in zip(numbers, least, strict=False))
-
-
-def _form(name: str, arguments: list[exp.Expr]) -> exp.Expr:
-    form = spark_form(name, arguments, TEXT)
-    assert form is not None
-    return form
 
 
 def _listed(node: exp.Anonymous) -> exp.Expr:
@@ -239,13 +241,13 @@ def _listed(node: exp.Anonymous) -> exp.Expr:
     form = None if plain else spark_form(function.name, node.expressions, type_)
     if form is not None:
         return _cast(form, type_)
-    call = _call(function.spark or node.name, *node.expressions)
+    call = call_of(function.spark or node.name, *node.expressions)
     return _cast(call, type_) if function.cast else call
 
 
 def _text_function(name: str, *arguments: exp.Expr) -> exp.Expr:
     """A call of a function of ours: those of Spark backtrack, and cannot be interrupted."""
-    return _call(SPARK_PREFIX + name, *arguments)
+    return call_of(SPARK_PREFIX + name, *arguments)
 
 
 def _like(node: exp.Binary) -> exp.Expr:
@@ -254,7 +256,7 @@ def _like(node: exp.Binary) -> exp.Expr:
         return node
     sides = (node.this, node.expression)
     if isinstance(node, exp.ILike):
-        sides = (_call("lower", node.this), _call("lower", node.expression))
+        sides = (call_of("lower", node.this), call_of("lower", node.expression))
     return _text_function("like", *sides)
 
 
@@ -278,7 +280,7 @@ def _whole(node: exp.Expr) -> exp.Expr:
     rounded = _cast(type(node)(this=value.copy()), DOUBLE)
     fits = exp.LT(this=exp.Abs(this=value.copy()), expression=exp.Literal.number(2**53))
     chosen = exp.Case(ifs=[exp.If(this=fits, true=rounded)], default=value)
-    each = _call("transform", _call("array", node.this), exp.Lambda(this=chosen, expressions=[name.copy()]))
+    each = call_of("transform", call_of("array", node.this), exp.Lambda(this=chosen, expressions=[name.copy()]))
     return exp.Bracket(this=each, expressions=[exp.Literal.number(0)])
 
 
@@ -298,15 +300,11 @@ def _spark_type(name: str) -> exp.DataType:
     return exp.DataType.build(name, dialect="spark")
 
 
-def _call(name: str, *arguments: exp.Expr) -> exp.Expr:
-    return exp.Anonymous(this=name, expressions=list(arguments))
-
-
 def _constant(value: Any, type_: Type) -> exp.Expr:
     if value is None:
         return _cast(exp.Null(), type_)
     if type_ == TIMESTAMP:
-        return _call("timestamp_micros", _number(value))
+        return call_of("timestamp_micros", _number(value))
     if type_ == TEXT:
         return exp.Literal.string(value)
     if type_ == BOOLEAN:
@@ -315,10 +313,8 @@ def _constant(value: Any, type_: Type) -> exp.Expr:
         return _number(value)
     if type_ == BIGINT:
         return _cast(_number(value), BIGINT)
-    if type_ == DOUBLE or type_.kind == "DECIMAL":
-        return _cast(exp.Literal.string(str(value)), type_)
     if type_.kind == "BINARY":
-        return _call("unhex", exp.Literal.string(value))
+        return call_of("unhex", exp.Literal.string(value))
     return _cast(exp.Literal.string(str(value)), type_)
 
 
@@ -333,11 +329,11 @@ def _arithmetic(node: exp.Expr) -> exp.Expr:
     a, b = node.meta.get("left"), node.meta.get("right")
     plain = type(node)(this=left, expression=right)
     if a == TIMESTAMP and b == TIMESTAMP:
-        difference = exp.Sub(this=_call("unix_micros", left), expression=_call("unix_micros", right))
+        difference = exp.Sub(this=call_of("unix_micros", left), expression=call_of("unix_micros", right))
         return exp.Paren(this=difference)
     if a == TIMESTAMP:
-        moved = type(node)(this=_call("unix_micros", left), expression=exp.Paren(this=right))
-        return _call("timestamp_micros", moved)
+        moved = type(node)(this=call_of("unix_micros", left), expression=exp.Paren(this=right))
+        return call_of("timestamp_micros", moved)
     if isinstance(node, exp.Div) and result in (INT, BIGINT):
         return _cast(exp.IntDiv(this=_grouped(left), expression=_grouped(right)), result)
     if result == DURATION and isinstance(node, exp.Mul | exp.Div):
@@ -352,7 +348,7 @@ def _grouped(node: exp.Expr) -> exp.Expr:
 def _extract(node: exp.Extract) -> exp.Expr:
     part, value = node.this.name, node.expression
     if part == "EPOCH":
-        return exp.Div(this=_cast(_call("unix_micros", value), DOUBLE), expression=exp.Literal.number("1000000"))
+        return exp.Div(this=_cast(call_of("unix_micros", value), DOUBLE), expression=exp.Literal.number("1000000"))
     plain = exp.Extract(this=exp.var(part), expression=value)
     if part == "DOW":
         # Spark counts from 1, PostgreSQL from 0; both start on Sunday.

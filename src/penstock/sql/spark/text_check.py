@@ -18,7 +18,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from penstock.errors import PenstockError, error
 from penstock.functions.regular_expressions import FUNCTIONS as TEXT_FUNCTIONS
 from penstock.functions.regular_expressions import SPARK_PREFIX
-from penstock.sql.binding.functions import RULES, SPARK_FUNCTIONS
+from penstock.sql.binding.coercion import RULES, SPARK_FUNCTIONS
 from penstock.sql.functions import CALLS
 from penstock.sql.spark.function_forms import form_functions
 from penstock.sql.spark.text import NOW

@@ -24,7 +24,7 @@ from penstock.operators.aggregate.view import OwnWindowsAt
 from penstock.operators.base.log_reader import LogReader
 from penstock.operators.base.row_budget import RowBudget
 from penstock.operators.select.window_cut import WindowAt
-from penstock.sql.planning.one_shot import OneShotAggregate
+from penstock.sql.plan import AggregatePlan
 from penstock.views.results import Result
 from penstock.views.standing_queries import StandingQueries
 
@@ -63,7 +63,7 @@ class OneShotOwnWindowsAt(OwnWindowsAt):
         return self._computed()
 
 
-def answer_once(standing: StandingQueries, asked: OneShotAggregate) -> Result | None:
+def answer_once(standing: StandingQueries, asked: AggregatePlan) -> Result | None:
     """The answer at the last committed cycle; None where no rollup has anything of that time that the log has not."""
     budget = standing.new_budget()
     held = _hold(standing, asked, budget)
@@ -74,7 +74,7 @@ def answer_once(standing: StandingQueries, asked: OneShotAggregate) -> Result | 
     return result if note is not None and (note.window_us is not None or note.notices) else None
 
 
-def answer_from_log(standing: StandingQueries, asked: OneShotAggregate) -> Result:
+def answer_from_log(standing: StandingQueries, asked: AggregatePlan) -> Result:
     """What Spark SQL has no words for: the answer at the last committed cycle, whether there is a rollup or not."""
     budget = standing.new_budget()
     held = _hold(standing, asked, budget)
@@ -89,9 +89,8 @@ def _answered(held: AggregateAt, budget: RowBudget) -> Result:
     return Result(rows, cycle=held.cycle, now_us=held.now_us, notices=notices, rolled_up=held.note)
 
 
-def _hold(standing: StandingQueries, asked: OneShotAggregate, budget: RowBudget) -> AggregateAt | None:
+def _hold(standing: StandingQueries, plan: AggregatePlan, budget: RowBudget) -> AggregateAt | None:
     """The answer at the last cycle; None where no cycle has the table yet."""
-    plan = asked.plan
     with standing.locked() as store:
         log = standing.log_access(budget)
         state = store.state

@@ -25,7 +25,7 @@ from penstock.operators.aggregate.rollups.cells import TIMES, RollupCells, Shape
 from penstock.operators.aggregate.rollups.files import RollupFiles
 from penstock.operators.aggregate.shape import Measure, measure_of
 from penstock.operators.aggregate.slicer import SlicedFamily
-from penstock.sql.explain.approximate import show_call
+from penstock.sql.explain.aggregate import show_call
 from penstock.sql.plan import AggregateCall, AggregatePlan
 
 

@@ -2,34 +2,213 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from penstock.expr.expression import Call, Expr, Literal, calls_user, is_static
+from penstock.expr.expression import Call, Expr, Literal, is_static
 from penstock.expr.windows import EVERYTHING, RowsWindow, TimeWindow, Window
 from penstock.operators.aggregate.approximate.within import WITHIN
+from penstock.operators.aggregate.partials.correlated import PREFIX, Edge, Edges
+from penstock.sql.binding.approximate import says
 from penstock.sql.binding.context import BoundQuery
-from penstock.sql.binding.within import says
+from penstock.sql.bound_trees import conjuncts
 from penstock.sql.kernel_expressions import NotCovered, lower
-from penstock.sql.nodes import WithinPercent
-from penstock.sql.plan import AggregateCall, AggregatePlan, CorrelatedGroups, Output
-from penstock.sql.planning.aggregate.correlated_conditions import Correlation, correlation_of
-from penstock.sql.planning.aggregate.planner import AggregateCalls, expressions_of, refuse_around_aggregates
-from penstock.sql.planning.aggregate.within import APPROXIMATED, parameters
-from penstock.sql.planning.relations import all_of, conjuncts
-from penstock.sql.planning.row_order import sorting_of
+from penstock.sql.nodes import Const, WithinPercent
+from penstock.sql.plan import AggregateCall, AggregatePlan, CorrelatedGroups
+from penstock.sql.planning.aggregate.approximate import APPROXIMATED, parameters
+from penstock.sql.planning.aggregate.planner import PLAIN, AggregateCalls, plan_of_rows, without_functions
+from penstock.sql.planning.relations import all_of
 from penstock.sql.scope import BoundSource, PaneEdges
 from penstock.sql.values import external, type_of
-from penstock.types import BIGINT, BOOLEAN, DOUBLE, INT
+from penstock.types import BIGINT, BOOLEAN, DOUBLE, INT, Type
 
-_AGGREGATES: dict[type[exp.Expr], str] = {
-    exp.Count: "count",
-    exp.Sum: "sum",
-    exp.Avg: "avg",
-    exp.Min: "min",
-    exp.Max: "max",
+_COMPARISONS: dict[type[exp.Expr], tuple[str, str]] = {
+    exp.GT: ("gt", "lt"),
+    exp.GTE: ("ge", "le"),
+    exp.LT: ("lt", "gt"),
+    exp.LTE: ("le", "ge"),
 }
+_INNER: dict[type[exp.Expr], str] = {exp.Avg: "avg", exp.Min: "min", exp.Max: "max"}
+_CLAUSES = ("group", "having", "distinct", "order", "limit", "offset", "windows")
+_BITS = {INT: "32", BIGINT: "64", DOUBLE: ""}
+"""What arithmetic on a type adds to the name of an edge."""
+_WIDER = {(INT, DOUBLE), (INT, BIGINT), (BIGINT, DOUBLE)}
+
+
+@dataclass(frozen=True, slots=True)
+class CorrelationKey:
+    """What of a row inside has to equal the same of the row outside."""
+
+    of: Expr
+    nulls_are_equal: bool
+
+    @property
+    def known(self) -> list[Expr]:
+        """What a row outside needs to have any partner."""
+        if self.nulls_are_equal:
+            return []
+        return [Call("not", (Call("is_null", (self.of,), BOOLEAN),), BOOLEAN)]
+
+
+@dataclass(frozen=True, slots=True)
+class Correlation:
+    """x compared with the inner aggregate times or plus a constant, or how far it is from it.
+
+    The subquery is about the rows that are `counted`, of sensors that satisfy `sensors`, with the `keys` of the row outside.
+    """
+
+    inner: str
+    of: Expr
+    x: Expr
+    edges: Edges
+    counted: tuple[Expr, ...] = ()
+    sensors: frozenset[Expr] = frozenset()
+    keys: tuple[CorrelationKey, ...] = ()
+
+    def call(self, outer: str, prefix: str = PREFIX) -> str:
+        return f"{prefix} {outer} {self.inner} {' '.join(map(str, self.edges))}"
+
+    @property
+    def is_band(self) -> bool:
+        return len(self.edges) > 1 or self.edges[0].how == "off"
+
+    def beside(self, other: Correlation) -> Correlation:
+        """Both conditions at once."""
+        if replace(self, edges=()) != replace(other, edges=()):
+            raise NotCovered("two different subqueries run as Spark SQL, exactly")
+        return replace(self, edges=(*self.edges, *other.edges))
+
+    def of_counted(self, sensors: list[Expr]) -> Expr:
+        """What the inner aggregate is of: NULL for readings that do not count, and for sensors of which some is asked here."""
+        condition = all_of([*sensors, *self.counted])
+        if condition is None:
+            return self.of
+        return Call("case", (condition, self.of, Literal(None, self.of.type)), self.of.type)
+
+
+def correlation_of(condition: exp.Expr, outside: BoundSource) -> Correlation:
+    """A condition on rows of `outside` that has a subquery in it, or NotCovered with the reason."""
+    condition = condition.unnest()
+    if type(condition) not in _COMPARISONS:
+        raise NotCovered("this condition on a subquery runs as Spark SQL, exactly")
+    left, right = condition.this, condition.expression
+    straight, turned = _COMPARISONS[type(condition)]
+    for distance, limit, comparison in ((left, right, straight), (right, left, turned)):
+        around = _around(_uncast(distance), _uncast(limit), comparison, outside)
+        if around is not None:
+            return around
+    if left.find(exp.Subquery) is None:
+        return _compared(left, right, straight, outside)
+    return _compared(right, left, turned, outside)
+
+
+def _compared(x: exp.Expr, threshold: exp.Expr, comparison: str, outside: BoundSource) -> Correlation:
+    how, constant, subquery = _linear(threshold)
+    return _of(x, subquery, Edge(comparison, how, constant), outside)
+
+
+def _around(distance: exp.Expr, limit: exp.Expr, comparison: str, outside: BoundSource) -> Correlation | None:
+    """ABS(x - (SELECT AVG(x) ..)) <= constant; None for any other condition."""
+    inside = _uncast(distance.this) if isinstance(distance, exp.Abs) else None
+    if not isinstance(inside, exp.Sub) or not isinstance(limit, Const) or comparison not in ("lt", "le"):
+        return None
+    x, subquery = inside.this, _widened(inside.expression)
+    if not isinstance(subquery, exp.Subquery):
+        x, subquery = inside.expression, _widened(inside.this)
+    if not isinstance(subquery, exp.Subquery) or type_of(inside) != DOUBLE or not isinstance(limit.value, int | float):
+        return None
+    return _of(x, subquery, Edge(comparison, "off", float(limit.value)), outside)
+
+
+def _of(x: exp.Expr, subquery: exp.Subquery, edge: Edge, outside: BoundSource) -> Correlation:
+    select = subquery.this
+    aggregate = select.expressions[0].unalias() if isinstance(select, exp.Select) else None
+    inner = _INNER.get(type(aggregate)) if aggregate is not None else None
+    if aggregate is None or inner is None or any(select.args.get(key) for key in _CLAUSES):
+        raise NotCovered("a subquery other than MIN, MAX or AVG of rows runs as Spark SQL, exactly")
+    if (
+        not isinstance(aggregate.this, exp.Expr)
+        or isinstance(aggregate.this, exp.Distinct)
+        or _sides(aggregate, outside) != {"inside"}
+    ):
+        raise NotCovered("a subquery other than MIN, MAX or AVG of its rows runs as Spark SQL, exactly")
+    keys, conditions = [], []
+    for condition in conjuncts(select.args.get("where")):
+        if "outside" in _sides(condition, outside):
+            keys.append(_key(condition, outside))
+        else:
+            conditions.append(lower(condition))
+    return Correlation(
+        inner,
+        lower(_uncast(aggregate.this)),
+        lower(_uncast(x)),
+        (edge,),
+        tuple(condition for condition in conditions if not is_static(condition)),
+        frozenset(condition for condition in conditions if is_static(condition)),
+        tuple(dict.fromkeys(keys)),
+    )
+
+
+def _sides(node: exp.Expr, outside: BoundSource) -> set[str]:
+    """The sides, inside and outside, that an expression of a subquery names columns of."""
+    return {"outside" if c.meta.get("source") is outside else "inside" for c in node.find_all(exp.Column)}
+
+
+def _key(condition: exp.Expr, outside: BoundSource) -> CorrelationKey:
+    """`i.k = o.k`: the same of the row inside and of the row outside."""
+    condition = condition.unnest()
+    if isinstance(condition, exp.EQ | exp.NullSafeEQ):
+        one, two = condition.this, condition.expression
+        sides = [_sides(one, outside), _sides(two, outside)]
+        if sides in ([{"inside"}, {"outside"}], [{"outside"}, {"inside"}]) and lower(one) == lower(two):
+            return CorrelationKey(lower(one), isinstance(condition, exp.NullSafeEQ))
+    raise NotCovered("a subquery that looks at the row outside by more than equal keys runs as Spark SQL, exactly")
+
+
+def _linear(node: exp.Expr) -> tuple[str, int | float, exp.Subquery]:
+    """How the threshold comes from the subquery: times or plus a constant, in the arithmetic of its type."""
+    node = _widened(node)
+    if isinstance(node, exp.Subquery):
+        return f"mul{_bits(type_of(node))}", 1 if _bits(type_of(node)) else 1.0, node
+    for one, two in ((node.this, node.expression), (node.expression, node.this)):
+        value = _widened(one) if isinstance(one, exp.Expr) else None
+        if not isinstance(value, Const) or not isinstance(value.value, int | float) or isinstance(value.value, bool):
+            continue
+        inner = _widened(two)
+        if not isinstance(inner, exp.Subquery):
+            break
+        bits = _bits(type_of(node))
+        constant = int(value.value) if bits else float(value.value)
+        if isinstance(node, exp.Mul):
+            return f"mul{bits}", constant, inner
+        if isinstance(node, exp.Add):
+            return f"add{bits}", constant, inner
+        if isinstance(node, exp.Sub) and one is node.expression:
+            return f"add{bits}", -constant, inner
+    raise NotCovered("a threshold other than the subquery times or plus a constant runs as Spark SQL, exactly")
+
+
+def _bits(type_: Type) -> str:
+    if type_ not in _BITS:
+        raise NotCovered(f"a correlated aggregate of {type_} runs as Spark SQL, exactly")
+    return _BITS[type_]
+
+
+def _uncast(node: exp.Expr) -> exp.Expr:
+    """Without parentheses, and without the casts from INT to DOUBLE that binding adds: both are doubles inside."""
+    return _without_casts(node, {(INT, DOUBLE)})
+
+
+def _widened(node: exp.Expr) -> exp.Expr:
+    """Without parentheses, and without casts to a wider type: a threshold becomes what it is compared with."""
+    return _without_casts(node, _WIDER)
+
+
+def _without_casts(node: exp.Expr, casts: set[tuple[Type, Type]]) -> exp.Expr:
+    while isinstance(node, exp.Paren) or (isinstance(node, exp.Cast) and (type_of(node.this), type_of(node)) in casts):
+        node = node.this
+    return node
 
 
 def is_correlated(bound: BoundQuery) -> bool:
@@ -51,7 +230,6 @@ def correlated_plan(bound: BoundQuery) -> AggregatePlan:
     assert isinstance(query, exp.Select)
     outer, window = _one_stream(bound)
     assert outer.table is not None
-    refuse_around_aggregates(query, but=("order", "limit", "offset"))
     found: Correlation | None = None
     conditions: list[Expr] = []
     for condition in conjuncts(query.args.get("where")):
@@ -70,32 +248,20 @@ def correlated_plan(bound: BoundQuery) -> AggregatePlan:
     seen = [*own, *(condition for condition in conditions if not is_static(condition))]
     seen += [condition for key in found.keys for condition in key.known]
     taken = _Picked(query, context.scope.panes, found, (of, found.x), all_of(seen), window)
-    outputs = []
-    for place, (field, item) in enumerate(zip(bound.fields, query.expressions, strict=True)):
-        taken.say = says(query, place)
-        outputs.append(Output(field.name, field.type, taken.lower(item.this)))
-    taken.say = "value"
-    having = query.args.get("having")
-    kept = taken.lower(having.this) if having is not None else None
-    sorting = sorting_of(bound, taken.lower)
-    if any(taken.own_windows):
+    plan = plan_of_rows(bound, query, taken)
+    if plan.own_windows:
         raise NotCovered("an aggregate with a window of its own beside a subquery runs as Spark SQL")
     keys, picking = taken.picking()
-    plan = AggregatePlan(
+    plan = replace(
+        plan,
         table_id=outer.table.id,
         keys=keys,
         aggregates=tuple(taken.aggregates),
-        outputs=tuple(outputs),
         window=window,
         static_predicate=all_of(common),
-        having=kept,
-        panes=taken.panes,
-        sorted=sorting,
         picking=picking,
     )
-    if any(calls_user(e) for e in expressions_of(plan)):
-        raise NotCovered("aggregates with user functions run as Spark SQL")
-    return plan
+    return without_functions(plan)
 
 
 def _one_stream(bound: BoundQuery) -> tuple[BoundSource, Window]:
@@ -141,8 +307,8 @@ class _Picked(AggregateCalls):
             raise NotCovered(
                 "a correlated aggregate with SLIDE by no whole part of its width runs as Spark SQL, exactly"
             )
-        self.say = "value"
-        """What the column that is lowered says of its aggregate."""
+        self._query = query
+        self._say = "value"  # what the column that is lowered says of its aggregate
         self._correlation, self._compared, self._window = correlation, compared, window
         self._seen = seen if seen is not None else Literal(True, BOOLEAN)
         within = query.args.get("within")
@@ -151,8 +317,14 @@ class _Picked(AggregateCalls):
         rough = isinstance(within, WithinPercent) and isinstance(window, TimeWindow) and self.panes is None and asked
         self._within = within if rough else None
 
+    def output(self, place: int, node: exp.Expr) -> Expr:
+        self._say = says(self._query, place)
+        found = self.lower(node)
+        self._say = "value"
+        return found
+
     def call(self, aggregate: exp.Expr, filtered: exp.Filter | None) -> AggregateCall:
-        outer = _AGGREGATES.get(type(aggregate))
+        outer = PLAIN.get(type(aggregate))
         if outer is None or aggregate.expressions or aggregate.args.get("expression") is not None:
             raise NotCovered("this aggregate of rows that an inner one picks runs as Spark SQL, exactly")
         if isinstance(aggregate.this, exp.Distinct):
@@ -173,7 +345,7 @@ class _Picked(AggregateCalls):
         if self._within is None or outer not in APPROXIMATED or (outer != "count" and y.type == BIGINT):
             return replace(call, function=self._correlation.call(outer))
         assert isinstance(self._window, TimeWindow)
-        function = f"{self._correlation.call(outer, WITHIN)} {self.say}"
+        function = f"{self._correlation.call(outer, WITHIN)} {self._say}"
         fine = parameters(self._within, outer, self._window, self._correlation.is_band)
         return replace(call, function=function, parameter=fine)
 

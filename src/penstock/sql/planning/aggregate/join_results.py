@@ -5,24 +5,31 @@ The join is the question's own, or another query that it reads.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from sqlglot import exp
 
-from penstock.expr.expression import calls_user
-from penstock.expr.windows import EVERYTHING
-from penstock.sql.binding.context import BoundQuery
-from penstock.sql.binding.join_streams import read_outputs
+from penstock.catalog.model import Table
+from penstock.catalog.state import CatalogState
+from penstock.expr.expression import Column
+from penstock.operators.join.kernels.bounds import close
+from penstock.sql.binding.context import BoundQuery, WindowGraph
+from penstock.sql.binding.read_joins import read_outputs
 from penstock.sql.kernel_expressions import NotCovered
-from penstock.sql.plan import AggregateCall, AggregatePlan, JoinAggregatePlan, JoinPlan, Output, plan_from_json
-from penstock.sql.planning.aggregate.planner import SORTING, AggregateCalls, expressions_of, refuse_around_aggregates
-from penstock.sql.planning.aggregate.read_through import renamed
-from penstock.sql.planning.join.at_most_one_result import gives_one_each
-from penstock.sql.planning.one_stream import one_stream, predicates
+from penstock.sql.plan import AggregatePlan, JoinAggregatePlan, JoinPlan, JoinTable, plan_from_json
+from penstock.sql.planning.aggregate.planner import (
+    AggregateCalls,
+    is_aggregation,
+    plan_of_rows,
+    renamed,
+    without_functions,
+)
+from penstock.sql.planning.aggregate.windows import share_own_window
+from penstock.sql.planning.join.extraction import extract_join
+from penstock.sql.planning.join.planner import join_plan
 from penstock.sql.planning.relations import all_of
-from penstock.sql.planning.row_order import sorting_of
-from penstock.sql.scope import SqlCatalog
-from penstock.types import BIGINT
+from penstock.sql.planning.selection import one_stream, predicates
 
 # What depends on an order of rows, which the results of a join need not have.
 _ORDERED = frozenset({"first", "last"})
@@ -31,7 +38,7 @@ _ORDERED = frozenset({"first", "last"})
 def aggregates_over_join(bound: BoundQuery, join: JoinPlan, ordered: bool = False) -> JoinAggregatePlan:
     """What stands on a join as slices of its results. To be called once its rows stand in FROM (`join.extraction.extract_join`).
 
-    `ordered`: each reading has at most one result (`at_most_one_result`).
+    `ordered`: each reading has at most one result (`gives_one_each`).
     """
     query, contexts = bound.query, bound.collected.contexts
     if not isinstance(query, exp.Select) or len(contexts) != 1 or [s.kind for s in contexts[0].sources] != ["core"]:
@@ -42,15 +49,10 @@ def aggregates_over_join(bound: BoundQuery, join: JoinPlan, ordered: bool = Fals
         raise NotCovered("aggregates over rows without a partner run as Spark SQL")
     if contexts[0].windows.by_alias and len(join.inputs) > 1:
         raise NotCovered("aggregates over streams with windows of their own run as Spark SQL")
-    return JoinAggregatePlan(join, _over_results(bound, query, ordered))
+    return JoinAggregatePlan(join, plan_of_results(bound, query, ordered))
 
 
-def check_aggregates(bound: BoundQuery, query: exp.Select, ordered: bool) -> None:
-    """NotCovered where slices do not cover what stands on a join, before anything is changed."""
-    _over_results(bound, query, ordered)
-
-
-def aggregates_over_read_join(bound: BoundQuery, state: SqlCatalog) -> AggregatePlan | None:
+def aggregates_over_read_join(bound: BoundQuery, state: CatalogState) -> AggregatePlan | None:
     """Aggregates over the rows of another query that is a window join, in the names of that join; None where none is read."""
     sources = bound.collected.contexts[0].sources
     reads = [plan_from_json(state.queries[s.name].plan).pure_join for s in sources if s.kind == "query"]
@@ -62,43 +64,81 @@ def aggregates_over_read_join(bound: BoundQuery, state: SqlCatalog) -> Aggregate
         raise NotCovered("aggregates over rows without a partner run as Spark SQL")
     asked = [condition for condition in predicates(query) if condition is not None]
     columns = {output.name: output.expr for output in read_outputs(read)}
-    over = _over_results(bound, query, gives_one_each(read, state.tables_by_id))
+    over = plan_of_results(bound, query, gives_one_each(read, state.tables_by_id))
     if over.own_windows:
         raise NotCovered("aggregates of another query's rows with several windows run as Spark SQL")
     top = renamed(replace(over, stream_predicate=all_of(asked)), columns)
-    if any(calls_user(e) for e in expressions_of(top)):
-        raise NotCovered("aggregates of what another query's functions computed run as Spark SQL")
-    return top
+    return without_functions(top, "aggregates of what another query's functions computed run as Spark SQL")
 
 
-def _over_results(bound: BoundQuery, query: exp.Select, ordered: bool) -> AggregatePlan:
-    refuse_around_aggregates(query, but=SORTING)
-    taken = AggregateCalls(query, bound.collected.contexts[0].scope.panes)
-    outputs = tuple(
-        Output(field.name, field.type, taken.lower(item.this))
-        for field, item in zip(bound.fields, query.expressions, strict=True)
-    )
-    having = query.args.get("having")
-    condition = taken.lower(having.this) if having is not None else None
-    sorting = sorting_of(bound, taken.lower)
-    own = tuple(taken.own_windows) if any(taken.own_windows) else ()
-    if own and taken.panes is not None:
+def plan_of_results(bound: BoundQuery, query: exp.Select, ordered: bool) -> AggregatePlan:
+    """What stands on a join, or NotCovered; nothing is changed."""
+    top = plan_of_rows(bound, query, AggregateCalls(query, bound.collected.contexts[0].scope.panes))
+    if top.own_windows and top.panes is not None:
         raise NotCovered("an aggregate with a window of its own beside TUMBLE or SLIDE runs as Spark SQL")
-    for call in taken.aggregates:
+    for call in top.aggregates:
         out_of_order = call.function in _ORDERED and not ordered
         if out_of_order or call.function == "twa" or isinstance(call.parameter, tuple):
             raise NotCovered(f"{call.function.upper()} over a join runs as Spark SQL")
-    top = AggregatePlan(
-        table_id=0,
-        keys=taken.lowered_keys(),
-        aggregates=tuple(taken.aggregates) or (AggregateCall("count", (), BIGINT),),
-        outputs=outputs,
-        window=EVERYTHING,
-        having=condition,
-        panes=taken.panes,
-        own_windows=own,
-        sorted=sorting,
+    return without_functions(top)
+
+
+# -- one stream beside ordinary tables: a join of one stream, or slices of its results
+#
+# It has no windows between streams: each reading is complete at once, and meets the tables as they are when it is logged. What
+# stands on top is all or nothing: what slices do not cover runs as Spark SQL over the log, as if there were no join.
+
+
+def is_stream_with_tables(bound: BoundQuery) -> bool:
+    """Whether FROM has one stream, and all that stands beside it, there and in subqueries, is ordinary tables."""
+    top, *inner = bound.collected.contexts
+    if top.select is not bound.query or top.algorithm is not None or any(c.graph for c in (top, *inner)):
+        return False
+    streams = [source for source in top.sources if source.kind == "sensors"]
+    tables = [source for context in (top, *inner) for source in context.sources if source not in streams]
+    return (
+        [(stream.needs_stream, stream.nullable) for stream in streams] == [(True, False)]
+        and bool(tables)
+        and all(table.kind == "ordinary" for table in tables)
     )
-    if any(calls_user(e) for e in expressions_of(top)):
-        raise NotCovered("aggregates with user functions run as Spark SQL")
-    return top
+
+
+def stream_with_tables_plan(
+    bound: BoundQuery, check: Callable[[JoinPlan], None] = lambda join: None
+) -> JoinPlan | JoinAggregatePlan:
+    """The question as a join of its one stream, or NotCovered with the reason. `check` raises it where the join does not suffice."""
+    top = bound.collected.contexts[0]
+    stream = next(source for source in top.sources if source.kind == "sensors")
+    top.graph = WindowGraph((stream,), close(1, ()))
+    try:
+        if not is_aggregation(bound):
+            return join_plan(bound)
+        assert isinstance(bound.query, exp.Select)
+        share_own_window(top)
+        contexts = bound.collected.contexts
+        tables = {s.table.id: s.table for context in contexts for s in context.sources if s.table is not None}
+        query = bound.query
+
+        def suffices(join: JoinPlan) -> None:
+            check(join)
+            plan_of_results(bound, query, gives_one_each(join, tables))
+
+        # Once FROM reads the join's rows there is no way back to the log.
+        join = extract_join(bound, whole=True, check=suffices)
+        return aggregates_over_join(bound, join, gives_one_each(join, tables))
+    finally:
+        top.graph = None
+
+
+def gives_one_each(join: JoinPlan, tables: Mapping[int, Table]) -> bool:
+    """Whether each reading has at most one result, so that there is a first and a last.
+
+    Of several streams one reading meets many: combinations of the same time would have no order.
+    """
+    return len(join.inputs) == 1 and all(_meets_one_row(each, tables[each.table_id]) for each in join.tables)
+
+
+def _meets_one_row(joined: JoinTable, table: Table) -> bool:
+    """Whether the table says only that a row is there, or is looked up by its whole primary key."""
+    looked_up = {own.name for _, own in joined.keys if isinstance(own, Column)}
+    return not joined.is_shown or (bool(table.key) and looked_up.issuperset(table.key))

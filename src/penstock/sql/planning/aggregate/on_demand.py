@@ -8,23 +8,18 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+from penstock.catalog.state import CatalogState
 from penstock.expr.expression import Expr, Literal, calls_user
 from penstock.expr.windows import EVERYTHING, TimeWindow
 from penstock.sql.binding.calls import is_aggregate
 from penstock.sql.binding.context import BoundQuery, SelectContext
+from penstock.sql.bound_trees import output_column
 from penstock.sql.kernel_expressions import NotCovered, lower
 from penstock.sql.plan import Aggregate, OnDemand, Output, plan_from_json
-from penstock.sql.scope import SqlCatalog
-from penstock.sql.values import DURATION, external, type_of, typed
+from penstock.sql.planning.aggregate.planner import PLAIN
+from penstock.sql.values import DURATION, external, type_of
 from penstock.types import BIGINT
 
-_FUNCTIONS: dict[type[exp.Expr], str] = {
-    exp.Count: "count",
-    exp.Sum: "sum",
-    exp.Avg: "avg",
-    exp.Min: "min",
-    exp.Max: "max",
-}
 _COVERED = {
     "sum": ("INT", "BIGINT", "DOUBLE"),
     "avg": ("INT", "BIGINT", "DOUBLE"),
@@ -34,7 +29,7 @@ _COVERED = {
 EVERY_ROW = Literal(1, BIGINT)
 
 
-def on_demand(bound: BoundQuery, state: SqlCatalog) -> OnDemand | None:
+def on_demand(bound: BoundQuery, state: CatalogState) -> OnDemand | None:
     """The aggregates over one query's answer that a question asks for; None where it asks for more."""
     context = bound.collected.contexts[0]
     if context.select is not bound.query or not context.aggregated or len(context.sources) != 1:
@@ -48,7 +43,7 @@ def on_demand(bound: BoundQuery, state: SqlCatalog) -> OnDemand | None:
         return None
 
 
-def _window(context: SelectContext, state: SqlCatalog) -> TimeWindow | None:
+def _window(context: SelectContext, state: CatalogState) -> TimeWindow | None:
     """The reader's window; None where it sees whatever the query's own one shows."""
     source = context.sources[0]
     if source.kind == "query" and isinstance(source.window, TimeWindow):
@@ -77,7 +72,7 @@ def _lowered(item: exp.Expr, aggregates: list[Aggregate]) -> Expr:
         if aggregate not in aggregates:
             aggregates.append(aggregate)
         name = f"#{aggregates.index(aggregate)}"
-        stand_ins.append(typed(exp.Column(this=exp.Identifier(this=name, quoted=True)), type_of(call)))
+        stand_ins.append(output_column(name, type_of(call)))
     try:
         for call, stand_in in zip(calls, stand_ins, strict=True):
             call.replace(stand_in)
@@ -91,7 +86,7 @@ def _lowered(item: exp.Expr, aggregates: list[Aggregate]) -> Expr:
 
 
 def _aggregate(call: exp.Expr) -> Aggregate:
-    function = _FUNCTIONS.get(type(call))
+    function = PLAIN.get(type(call))
     if function is None or any(value for key, value in call.args.items() if key not in ("this", "big_int")):
         raise NotCovered("another aggregate")
     if isinstance(call.this, exp.Star):

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from sqlglot import exp
 
-from penstock.expr.expression import Call, Expr, Literal, calls_user
+from penstock.catalog.state import CatalogState
+from penstock.expr.expression import Call, Expr, Literal, calls_user, substituted
 from penstock.expr.windows import EVERYTHING, RowsWindow
 from penstock.operators.aggregate.partials.cell_sums import Panes
 from penstock.operators.aggregate.partials.registry import partial_for
 from penstock.sql.binding.approximate import is_approximate_call
 from penstock.sql.binding.calls import is_aggregate
 from penstock.sql.binding.context import BoundQuery
+from penstock.sql.bound_trees import output_column
 from penstock.sql.kernel_expressions import NotCovered, lower
 from penstock.sql.nodes import Const, OwnWindow
 from penstock.sql.plan import (
@@ -21,27 +24,23 @@ from penstock.sql.plan import (
     AggregateCall,
     AggregatePlan,
     Output,
+    SelectPlan,
     aggregate_name,
     key_name,
     scalar_name,
 )
 from penstock.sql.planning.aggregate.approximate import approximate_call, settled
-from penstock.sql.planning.aggregate.latch import UNREGISTERED
-from penstock.sql.planning.aggregate.own_windows import last
-from penstock.sql.planning.aggregate.read_through import read_selection, read_through
-from penstock.sql.planning.distinct import refuse_distinct
-from penstock.sql.planning.one_stream import one_stream, predicates
-from penstock.sql.planning.row_order import sorting_of
-from penstock.sql.scope import PaneEdges, SqlCatalog
-from penstock.sql.values import DURATION, constant, external, type_of, typed
-from penstock.types import BIGINT, BOOLEAN, DOUBLE, TIMESTAMP, Type
+from penstock.sql.planning.aggregate.windows import UNREGISTERED, last
+from penstock.sql.planning.relations import all_of
+from penstock.sql.planning.row_order import refuse_distinct, sorting_of
+from penstock.sql.planning.selection import one_stream, predicates, read_columns, read_selection
+from penstock.sql.scope import PaneEdges
+from penstock.sql.values import DURATION, constant, external, type_of
+from penstock.types import BIGINT, BOOLEAN, DOUBLE, TIMESTAMP
 
+PLAIN: dict[type[exp.Expr], str] = {exp.Count: "count", exp.Sum: "sum", exp.Avg: "avg", exp.Min: "min", exp.Max: "max"}
 _FUNCTIONS: dict[type[exp.Expr], str] = {
-    exp.Count: "count",
-    exp.Sum: "sum",
-    exp.Avg: "avg",
-    exp.Min: "min",
-    exp.Max: "max",
+    **PLAIN,
     exp.First: "first",
     exp.Last: "last",
     exp.Variance: "var_samp",
@@ -57,54 +56,35 @@ _FUNCTIONS: dict[type[exp.Expr], str] = {
 }
 SCALAR = "scalar"  # in the meta of a subquery's node: which of the question's values it is
 _OF_TWO = frozenset({"corr", "covar_samp", "covar_pop"})
-_REFUSED = (
-    ("order", "ORDER BY"),
-    ("limit", "LIMIT"),
-    ("offset", "OFFSET"),
-    ("windows", "a window function"),
-)
-SORTING = ("order", "limit", "offset")
 
 
 def is_aggregation(bound: BoundQuery) -> bool:
     return isinstance(bound.query, exp.Select) and bound.collected.contexts[0].aggregated
 
 
-def aggregate_plan(bound: BoundQuery, state: SqlCatalog | None = None) -> AggregatePlan:
+def aggregate_plan(bound: BoundQuery, state: CatalogState | None = None) -> AggregatePlan:
     """The question as slices of one stream, or NotCovered with the reason. `state`: it may read another query."""
     query, source = one_stream(bound, queries=state is not None)
-    read = read_selection(source, state) if state is not None else None
+    over_join = "aggregates over the results of a window join run as Spark SQL"
+    read = read_selection(source, state, over_join) if state is not None else None
     table_id = read.table_id if read is not None else source.table.id if source.table is not None else 0
-    refuse_around_aggregates(query, but=SORTING)
+    context = bound.collected.contexts[0]
     window = source.window or EVERYTHING
-    taken = AggregateCalls(query, bound.collected.contexts[0].scope.panes)
-    outputs = tuple(
-        Output(field.name, field.type, taken.lower(item.this))
-        for field, item in zip(bound.fields, query.expressions, strict=True)
-    )
-    having = query.args.get("having")
-    condition = taken.lower(having.this) if having is not None else None
-    sorting = sorting_of(bound, taken.lower)
-    own = tuple(taken.own_windows) if any(taken.own_windows) else ()
-    if own and (taken.panes is not None or isinstance(window, RowsWindow)):
+    plan = plan_of_rows(bound, query, AggregateCalls(query, context.scope.panes))
+    own = plan.own_windows
+    if own and (plan.panes is not None or isinstance(window, RowsWindow)):
         raise NotCovered("an aggregate with a window of its own beside TUMBLE, SLIDE or LAST runs as Spark SQL")
-    if own and all(own) and not bound.collected.contexts[0].windows.explicit:
+    if own and all(own) and not context.windows.explicit:
         window = last(max(us for us in own if us is not None))
     static, stream = predicates(query)
-    plan = AggregatePlan(
+    plan = replace(
+        plan,
         table_id=table_id,
-        keys=taken.lowered_keys(),
-        aggregates=tuple(settled(a, taken.panes, window) for a in taken.aggregates)
-        or (AggregateCall("count", (), BIGINT),),
-        outputs=outputs,
+        aggregates=tuple(settled(call, plan.panes, window) for call in plan.aggregates),
         window=window,
         static_predicate=static,
         stream_predicate=stream,
-        having=condition,
-        panes=taken.panes,
-        own_windows=own,
-        sorted=sorting,
-        latch=UNREGISTERED if bound.collected.contexts[0].scope.latch is not None else None,
+        latch=UNREGISTERED if context.scope.latch is not None else None,
     )
     if plan.latch is not None and own:
         raise NotCovered("an aggregate with a window of its own forgets")
@@ -112,22 +92,41 @@ def aggregate_plan(bound: BoundQuery, state: SqlCatalog | None = None) -> Aggreg
         if plan.latch is not None:
             raise NotCovered("a state without end over another query, whose rows come a cycle later, runs as Spark SQL")
         plan = read_through(plan, read, source.name)
-    if any(calls_user(e) for e in expressions_of(plan)):
-        raise NotCovered("aggregates with user functions run as Spark SQL")
-    return plan
+    return without_functions(plan)
 
 
-def refuse_around_aggregates(query: exp.Select, but: tuple[str, ...] = ()) -> None:
-    for key, words in _REFUSED:
-        if query.args.get(key) and key not in but:
-            raise NotCovered(f"{words} over aggregates runs as Spark SQL")
+def plan_of_rows(bound: BoundQuery, query: exp.Select, taken: AggregateCalls) -> AggregatePlan:
+    """What a SELECT asks of its rows, whatever these are: its table and window say nothing yet."""
+    if query.args.get("windows"):
+        raise NotCovered("a window function over aggregates runs as Spark SQL")
     refuse_distinct(query)
+    having = query.args.get("having")
+    return AggregatePlan(
+        table_id=0,
+        outputs=tuple(
+            Output(field.name, field.type, taken.output(place, item.this))
+            for place, (field, item) in enumerate(zip(bound.fields, query.expressions, strict=True))
+        ),
+        having=taken.lower(having.this) if having is not None else None,
+        sorted=sorting_of(bound, taken.lower),
+        keys=taken.lowered_keys(),
+        aggregates=tuple(taken.aggregates) or (AggregateCall("count", (), BIGINT),),
+        window=EVERYTHING,
+        panes=taken.panes,
+        own_windows=tuple(taken.own_windows) if any(taken.own_windows) else (),
+    )
 
 
-def expressions_of(plan: AggregatePlan) -> list[Expr]:
+def without_functions(
+    plan: AggregatePlan, reason: str = "aggregates with user functions run as Spark SQL"
+) -> AggregatePlan:
+    """The plan, or NotCovered where it calls users' functions."""
     found = [*plan.keys, *(a for call in plan.aggregates for a in call.arguments), *(o.expr for o in plan.outputs)]
     found += [o.expr for o in plan.sorted.hidden] if plan.sorted is not None else []
-    return found + [e for e in (plan.static_predicate, plan.stream_predicate, plan.having) if e is not None]
+    found += [e for e in (plan.static_predicate, plan.stream_predicate, plan.having) if e is not None]
+    if any(calls_user(e) for e in found):
+        raise NotCovered(reason)
+    return plan
 
 
 class AggregateCalls:
@@ -159,19 +158,23 @@ class AggregateCalls:
         """The expression over keys and aggregates."""
         return lower(node.copy().transform(self._replaced, copy=False))
 
+    def output(self, place: int, node: exp.Expr) -> Expr:
+        """An item of the SELECT list."""
+        return self.lower(node)
+
     def call(self, aggregate: exp.Expr, filtered: exp.Filter | None) -> AggregateCall:
         """What slices keep for an aggregate, with the FILTER around it."""
         return _aggregate(aggregate) if filtered is None else _filtered(aggregate, filtered)
 
     def _replaced(self, node: exp.Expr) -> exp.Expr:
         if self._edges is not None and node == self._edges.start:
-            return _column(WINDOW_START, TIMESTAMP)
+            return output_column(WINDOW_START, TIMESTAMP)
         if self._edges is not None and node == self._edges.end:
-            return _column(WINDOW_END, TIMESTAMP)
+            return output_column(WINDOW_END, TIMESTAMP)
         if node in self.keys:
-            return _column(key_name(self.keys.index(node)), external(type_of(node)))
+            return output_column(key_name(self.keys.index(node)), external(type_of(node)))
         if isinstance(node, exp.Subquery) and SCALAR in node.meta:
-            return _column(scalar_name(node.meta[SCALAR]), external(type_of(node)))
+            return output_column(scalar_name(node.meta[SCALAR]), external(type_of(node)))
         if isinstance(node, exp.Window):
             raise NotCovered("a window function runs as Spark SQL")
         own = node.this if isinstance(node, exp.Filter) else node
@@ -184,12 +187,8 @@ class AggregateCalls:
                 self.aggregates.append(aggregate)
                 self.own_windows.append(call[1])
                 known.append(call)
-            return _column(aggregate_name(known.index(call)), aggregate.type)
+            return output_column(aggregate_name(known.index(call)), aggregate.type)
         return node
-
-
-def _column(name: str, type_: Type) -> exp.Expr:
-    return typed(exp.Column(this=exp.Identifier(this=name, quoted=True)), type_)
 
 
 def _filtered(aggregate: exp.Expr, node: exp.Filter) -> AggregateCall:
@@ -269,3 +268,34 @@ def _percentile(node: exp.Expr, words: str) -> AggregateCall:
     ):
         raise NotCovered(f"{words} of anything but a value and a constant runs as Spark SQL")
     return AggregateCall("percentile", (lower(values[0]),), external(type_of(node)), float(fraction.value))
+
+
+# -- aggregates over another query: a select-project one is written out, so that its rows are sliced like any other's
+
+
+def read_through(plan: AggregatePlan, read: SelectPlan, name: str) -> AggregatePlan:
+    """An aggregation of the columns of a selection as one of the stream below, with the conditions of both.
+
+    NOW is that of the selection's sensors, whatever the reader asks of its columns: those are conditions on readings.
+    """
+    plan = renamed(plan, read_columns(read))
+    asked = (read.stream_predicate, plan.static_predicate, plan.stream_predicate)
+    conditions = all_of([condition for condition in asked if condition is not None])
+    return replace(plan, static_predicate=read.static_predicate, stream_predicate=conditions, reads=name)
+
+
+def renamed(plan: AggregatePlan, columns: Mapping[str, Expr]) -> AggregatePlan:
+    """The same plan with what stands for each column."""
+    aggregates = tuple(
+        replace(call, arguments=tuple(substituted(a, columns) for a in call.arguments)) for call in plan.aggregates
+    )
+    for before, call in zip(plan.aggregates, aggregates, strict=True):
+        types = tuple(a.type for a in call.arguments)
+        if types != tuple(a.type for a in before.arguments) or partial_for(call.function, types) is None:
+            raise NotCovered("aggregates of a column that another query converts run as Spark SQL")
+    static, stream = (
+        None if condition is None else substituted(condition, columns)
+        for condition in (plan.static_predicate, plan.stream_predicate)
+    )
+    keys = tuple(substituted(key, columns) for key in plan.keys)
+    return replace(plan, keys=keys, aggregates=aggregates, static_predicate=static, stream_predicate=stream)

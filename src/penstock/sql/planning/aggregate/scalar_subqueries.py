@@ -17,9 +17,13 @@ from penstock.sql.kernel_expressions import NotCovered
 from penstock.sql.nodes import OwnWindow
 from penstock.sql.plan import AggregatePlan, JoinAggregatePlan, JoinPlan, ScalarSubquery, stream_uses
 from penstock.sql.planning.aggregate.correlated import is_correlated
-from penstock.sql.planning.aggregate.join_results import aggregates_over_join, check_aggregates
+from penstock.sql.planning.aggregate.join_results import (
+    aggregates_over_join,
+    is_stream_with_tables,
+    plan_of_results,
+    stream_with_tables_plan,
+)
 from penstock.sql.planning.aggregate.planner import SCALAR, aggregate_plan, is_aggregation
-from penstock.sql.planning.aggregate.stream_with_tables import is_stream_with_tables, stream_with_tables_plan
 from penstock.sql.planning.join.extraction import extract_join
 from penstock.sql.scope import BoundSource
 from penstock.sql.values import external, type_of
@@ -121,7 +125,7 @@ def _over_window_join(around: BoundQuery, check_streams: Callable[[JoinPlan], No
         if join.missing != "inner":
             raise NotCovered("aggregates over rows without a partner run as Spark SQL")
         check_streams(join)
-        check_aggregates(around, query, False)
+        plan_of_results(around, query, False)
 
     return aggregates_over_join(around, extract_join(around, whole=True, check=check))
 

@@ -11,16 +11,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from sqlglot import exp
 
 from penstock.sql.binding.context import BoundQuery, SelectContext
-from penstock.sql.binding.window_joins import time_of
-from penstock.sql.hidden_columns import alias_of
+from penstock.sql.bound_trees import alias_of, conjunction, conjuncts, quoted, time_of
 from penstock.sql.kernel_expressions import NotCovered, lower
 from penstock.sql.nodes import is_between_streams
 from penstock.sql.plan import JoinPlan
 from penstock.sql.planning.join.planner import plan_of_from
-from penstock.sql.planning.relations import conjuncts
 from penstock.sql.scope import BoundSource, SourceColumn
-from penstock.sql.values import external, type_of, typed
-from penstock.types import BOOLEAN
+from penstock.sql.values import external, type_of
 
 CORE = "_core"
 
@@ -128,12 +125,12 @@ def _replace_from(bound: BoundQuery, around: SelectContext, plan: JoinPlan, rest
     panes = around.scope.panes
     for edge in (panes.start, panes.end) if panes is not None else ():
         columns |= {id(column): column for column in edge.find_all(exp.Column)}
-    node = exp.Table(this=exp.Identifier(this=CORE, quoted=True))
+    node = exp.Table(this=quoted(CORE))
     core = BoundSource(CORE, "core", tuple(SourceColumn(o.name, o.type) for o in plan.outputs), node)
     node.set("alias", alias_of(core))
     for column in columns.values():
-        column.set("this", exp.Identifier(this=_name(column), quoted=True))
-        column.set("table", exp.Identifier(this=CORE, quoted=True))
+        column.set("this", quoted(_name(column)))
+        column.set("table", quoted(CORE))
         column.meta["source"] = core
     select.set("from_", exp.From(this=node))
     select.set("joins", None)
@@ -143,11 +140,7 @@ def _replace_from(bound: BoundQuery, around: SelectContext, plan: JoinPlan, rest
 
 
 def _set_where(select: exp.Select, conditions: Sequence[exp.Expr]) -> None:
-    whole: exp.Expr | None = None
-    for condition in conditions:
-        grouped = typed(exp.Paren(this=condition), BOOLEAN) if isinstance(condition, exp.Or) else condition
-        whole = grouped if whole is None else typed(exp.And(this=whole, expression=grouped), BOOLEAN)
-    select.set("where", None if whole is None else exp.Where(this=whole))
+    select.set("where", exp.Where(this=conjunction(conditions)) if conditions else None)
 
 
 def _name(column: exp.Expr) -> str:

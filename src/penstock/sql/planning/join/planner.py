@@ -16,12 +16,12 @@ from penstock.expr.expression import Call, Column, Expr, UserCall, is_static, wa
 from penstock.expr.windows import TimeWindow
 from penstock.operators.join.kernels.bounds import MOST_STREAMS
 from penstock.sql.binding.context import BoundQuery, SelectContext, WindowGraph
+from penstock.sql.bound_trees import conjuncts, sources_in
 from penstock.sql.join_hints import refusal
 from penstock.sql.kernel_expressions import NotCovered, lower
 from penstock.sql.nodes import is_between_streams
 from penstock.sql.plan import JoinInput, JoinPlan, JoinTable, Output
 from penstock.sql.planning.join.keys import Equality, EqualitySide, equal_classes, in_class, never_null, usable
-from penstock.sql.planning.join.names import qualified, sources_in
 from penstock.sql.planning.join.tables import (
     Asked,
     asked_tables,
@@ -29,9 +29,9 @@ from penstock.sql.planning.join.tables import (
     join_table,
     join_tables,
     left_tables,
+    qualified,
 )
-from penstock.sql.planning.relations import all_of, conjuncts, refuse_clauses
-from penstock.sql.positions import point, span_of
+from penstock.sql.planning.relations import all_of, refuse_clauses
 from penstock.sql.scope import BoundSource
 from penstock.types import BOOLEAN, Type
 
@@ -264,5 +264,4 @@ def _check_hint(plan: JoinPlan, graph: WindowGraph, top: SelectContext) -> None:
         return
     reason = refusal(plan.algorithm, graph.bounds, bool(plan.inputs[0].keys))
     if reason is not None:
-        failure = error("not_supported", feature=f"JOIN({plan.algorithm}) for this join", hint=reason)
-        raise point(failure, top.text, span_of(top.algorithm))
+        top.fail(top.algorithm, error("not_supported", feature=f"JOIN({plan.algorithm}) for this join", hint=reason))

@@ -8,11 +8,11 @@ from sqlglot import exp
 
 from penstock.expr.expression import Expr, calls_user
 from penstock.sql.binding.context import SelectContext
+from penstock.sql.bound_trees import conjuncts, quoted, sources_in
 from penstock.sql.kernel_expressions import NotCovered, lower
 from penstock.sql.plan import JoinTable, TableUse
 from penstock.sql.planning.join.keys import EqualitySide, usable
-from penstock.sql.planning.join.names import qualified, sources_in
-from penstock.sql.planning.relations import all_of, conjuncts, refuse_clauses
+from penstock.sql.planning.relations import all_of, refuse_clauses
 from penstock.sql.scope import BoundSource
 from penstock.sql.values import type_of, typed
 from penstock.types import BOOLEAN
@@ -80,6 +80,14 @@ def implied_equalities(streams: Sequence[BoundSource], conditions: Sequence[exp.
             if sources_in(value) != readers:
                 found.append(typed(exp.EQ(this=value.copy(), expression=other.copy()), BOOLEAN))
     return found
+
+
+def qualified(node: exp.Expr) -> Expr:
+    """The expression over whole combinations: every column as alias.column."""
+    renamed = node.copy()
+    for column in renamed.find_all(exp.Column):
+        column.set("this", quoted(f"{column.meta['source'].alias}.{column.name}"))
+    return lower(renamed)
 
 
 # -- IN, NOT IN, EXISTS and NOT EXISTS

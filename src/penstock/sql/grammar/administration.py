@@ -1,6 +1,8 @@
-"""CREATE, ALTER and DROP USER, CREATE and DROP TOKEN; ROLE is another word for USER, as in PostgreSQL."""
+"""CREATE, ALTER and DROP USER, CREATE and DROP TOKEN, ALTER SYSTEM. ROLE is another word for USER, as in PostgreSQL."""
 
 from __future__ import annotations
+
+from typing import Literal
 
 from sqlglot import exp
 
@@ -8,7 +10,7 @@ from penstock.clock import parse_timestamp
 from penstock.errors import PenstockError, error
 from penstock.security.caller import Role, role_named
 from penstock.sql.dialect import PenstockParser
-from penstock.sql.user_statements import AlterUser, CreateToken, CreateUser, DropAccounts
+from penstock.sql.statements import AcceptClock, AcceptDamage, AlterUser, CreateToken, CreateUser, DropAccounts
 
 
 def create_user(parser: PenstockParser) -> CreateUser:
@@ -59,21 +61,10 @@ def create_token(parser: PenstockParser) -> CreateToken:
     return CreateToken(name, role or "read", owner, expires_us, name_at=at)
 
 
-def drop_user(parser: PenstockParser) -> DropAccounts:
-    return _drop(parser, "user")
-
-
-def drop_token(parser: PenstockParser) -> DropAccounts:
-    return _drop(parser, "token")
-
-
-def _drop(parser: PenstockParser, kind: str) -> DropAccounts:
+def drop_accounts(parser: PenstockParser, kind: Literal["user", "token"]) -> DropAccounts:
     if_exists = parser.take("IF", "EXISTS")
-    names = [parser.name(f"the name of the {kind}")]
-    while parser.take(","):
-        names.append(parser.name(f"the name of the {kind}"))
-    texts, places = zip(*names, strict=True)
-    return DropAccounts("user" if kind == "user" else "token", texts, if_exists, names_at=places, name_at=places[0])
+    texts, places = zip(*parser.several(lambda: parser.name(f"the name of the {kind}")), strict=True)
+    return DropAccounts(kind, texts, if_exists, names_at=places, name_at=places[0])
 
 
 def _role(parser: PenstockParser) -> Role:
@@ -102,3 +93,11 @@ def _text(parser: PenstockParser, what: str) -> str:
     if not isinstance(found, exp.Literal) or not found.is_string:
         raise parser.fail(error("syntax_error", detail=f"expected {what}"), here)
     return str(found.this)
+
+
+def alter_system(parser: PenstockParser) -> AcceptClock | AcceptDamage:
+    if parser.take("ACCEPT", "CLOCK"):
+        return AcceptClock()
+    if parser.take("ACCEPT", "DAMAGE"):
+        return AcceptDamage()
+    raise parser.expected("ACCEPT CLOCK or ACCEPT DAMAGE")

@@ -1,0 +1,82 @@
+"""Parts of bound trees: references to columns, and conditions that AND connects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import reduce
+
+from sqlglot import exp
+
+from penstock.catalog.model import TIME_COLUMN
+from penstock.sql.scope import BoundSource, SourceColumn
+from penstock.sql.values import typed
+from penstock.types import BIGINT, BOOLEAN, TIMESTAMP, Type
+
+
+def quoted(name: str) -> exp.Identifier:
+    return exp.Identifier(this=name, quoted=True)
+
+
+def alias_of(source: BoundSource) -> exp.TableAlias:
+    return exp.TableAlias(this=quoted(source.alias))
+
+
+def output_column(name: str, type_: Type) -> exp.Expr:
+    """A bound reference to what stands for an expression elsewhere: an output, a key, the value of an aggregate."""
+    return typed(exp.Column(this=quoted(name)), type_)
+
+
+def column_of(source: BoundSource, column: SourceColumn) -> exp.Expr:
+    """A bound reference to a column of a source."""
+    node = hidden_column(source, column.name, column.type)
+    node.meta["origin"] = column.origin
+    return node
+
+
+def time_of(source: BoundSource) -> exp.Expr:
+    """A bound reference to a stream's time."""
+    return column_of(source, SourceColumn(TIME_COLUMN, TIMESTAMP, "time"))
+
+
+def hidden_column(source: BoundSource, name: str, type_: Type = BIGINT) -> exp.Expr:
+    """A bound reference to a column that users do not name."""
+    node = exp.Column(this=quoted(name), table=quoted(source.alias))
+    node.meta["source"] = source
+    return typed(node, type_)
+
+
+def sources_in(node: exp.Expr) -> set[BoundSource]:
+    """The sources that an expression reads columns of."""
+    return {column.meta["source"] for column in node.find_all(exp.Column)}
+
+
+def call_of(name: str, *arguments: exp.Expr) -> exp.Expr:
+    return exp.Anonymous(this=name, expressions=list(arguments))
+
+
+def both(left: exp.Expr | None, right: exp.Expr) -> exp.Expr:
+    """left AND right, or the right one alone."""
+    return right if left is None else typed(exp.And(this=_grouped(left), expression=right), BOOLEAN)
+
+
+def conjunction(conditions: Iterable[exp.Expr]) -> exp.Expr:
+    """Conditions that AND connects, at least one."""
+    return reduce(both, map(_grouped, conditions))
+
+
+def _grouped(condition: exp.Expr) -> exp.Expr:
+    """A condition as it can stand beside AND."""
+    return typed(exp.Paren(this=condition), BOOLEAN) if isinstance(condition, exp.Or) else condition
+
+
+def conjuncts(where: exp.Expr | None) -> list[exp.Expr]:
+    """The conditions that AND connects, in order."""
+    if where is None:
+        return []
+    if isinstance(where, exp.Where | exp.Paren):
+        return conjuncts(where.this)
+    terms: list[exp.Expr] = []
+    while isinstance(where, exp.And):  # a long chain leans to the left
+        terms = [*conjuncts(where.expression), *terms]
+        where = where.this
+    return [*conjuncts(where), *terms] if terms else [where]
