@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.catalog.heads import HeadHistory
+from penstock.catalog.histories import HeadHistory
 from penstock.catalog.query_definitions import NewQuery
 from tests.catalog.bench import CatalogBench
 

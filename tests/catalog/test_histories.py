@@ -199,7 +199,7 @@ def live_through(folder: Path, draw: st.DataObject) -> None:
             assert (bench.state.position, plain(bench.state)) == before
         remembered[bench.state.position] = plain(bench.state)
         for entry in reader.read():
-            follower.apply(entry)
+            follower.apply_many([entry])
         assert plain(follower) == plain(bench.state)
     for position, expected in remembered.items():
         assert plain(load_state(folder, upto=position)) == expected

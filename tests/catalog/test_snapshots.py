@@ -60,7 +60,7 @@ def test_a_snapshot_and_the_lines_after_it_give_the_state_of_the_whole_journal(d
         reader = JournalReader(Path(name))
         reader.entries(upto=middle)
         for entry in reader.entries():
-            restored.apply(entry)
+            restored.apply_many([entry])
             if entry.pos in states:
                 assert plain(restored) == states[entry.pos]
         whole = load_state(Path(name))

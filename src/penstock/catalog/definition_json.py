@@ -8,9 +8,9 @@ from typing import Any
 
 import orjson
 
-from penstock.catalog.entry import Entry
 from penstock.catalog.model import (
     Deduplicate,
+    Entry,
     Function,
     QueryDefinition,
     Sink,

@@ -24,8 +24,8 @@ from typing import Any, overload
 
 import orjson
 
-from penstock.catalog.entry import Entry
 from penstock.catalog.folder_format import upgrade_format
+from penstock.catalog.model import Entry
 from penstock.catalog.snapshot import list_snapshots, read_snapshot, snapshot_path
 from penstock.damage import damage_of
 from penstock.disk_sync import sync_folder

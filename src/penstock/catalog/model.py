@@ -1,4 +1,4 @@
-"""Definitions as people wrote them: plain frozen records, without behaviour beyond look-ups.
+"""Definitions as people wrote them, and the journal entries that say them: plain frozen records, only with look-ups.
 
 They are built by `sql` (from text) and by `CatalogState` (from journal entries), and read by all other packages.
 """
@@ -6,7 +6,7 @@ They are built by `sql` (from text) and by `CatalogState` (from journal entries)
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import orjson
 
@@ -166,3 +166,14 @@ VERSION_COLUMN = Field("_vid", INT)  # in every logged row: which version of its
 ARRIVAL_COLUMN = Field("_at", TIMESTAMP)  # wall clock at append; only in valid-time tables
 SENSOR_COLUMN = Field("_sid", INT)  # which sensor a static version belongs to
 POSITION_COLUMN = Field("_pos", BIGINT)  # a row's log position
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One definition: its place in the total order, the log heads at that moment, and what it says."""
+
+    pos: int
+    kind: str
+    heads: dict[int, int]
+    at_us: int
+    body: dict[str, Any]

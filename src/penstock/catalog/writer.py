@@ -9,9 +9,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from penstock.catalog.entry import Entry
 from penstock.catalog.journal import JournalWriter, remove_covered
-from penstock.catalog.model import QueryDefinition, Table
+from penstock.catalog.model import Entry, QueryDefinition, Table
 from penstock.catalog.snapshot import list_snapshots, write_snapshot
 from penstock.catalog.state import CatalogState, load_state, snapshot_of
 from penstock.clock import Clock

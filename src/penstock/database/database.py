@@ -21,8 +21,7 @@ from penstock.answers.read_your_writes import ReadYourWrites
 from penstock.answers.subscription import Subscription
 from penstock.answers.usage import Usage
 from penstock.catalog.catalog import Catalog
-from penstock.catalog.entry import Entry
-from penstock.catalog.model import QueryDefinition, Table
+from penstock.catalog.model import Entry, QueryDefinition, Table
 from penstock.clock import SECOND, Clock
 from penstock.clock_guard import GuardedClock, clock_status
 from penstock.cycle.commits import CommitRecord, read_newest_end
