@@ -19,7 +19,8 @@ import pyarrow as pa
 
 from penstock.catalog.model import TIME_COLUMN, StreamColumn, Table
 from penstock.errors import PenstockError, error, suggest
-from penstock.streams.ingest.columns import NO_TIME, Report, column_from_arrow, column_from_values, times_of
+from penstock.streams.ingest.rules import NO_TIME
+from penstock.streams.ingest.values import Report, column_from_arrow, column_from_values, times_of
 from penstock.types import TEXT, TIMESTAMP, Field
 
 

@@ -27,8 +27,8 @@ from penstock.expr.expression import Expr, columns_of
 from penstock.sensors.address_rules import AddressRules
 from penstock.sensors.registry import find_connector
 from penstock.services import Service
-from penstock.streams.ingest.columns import NO_TIME
 from penstock.streams.ingest.ingest import Ingest
+from penstock.streams.ingest.rules import NO_TIME
 from penstock.streams.sources.polling import Poller
 from penstock.streams.sources.sensor_forwarder import Observe, SensorForwarder
 from penstock.streams.sources.sensor_lifecycle import ManagerLimits, SensorLifecycle

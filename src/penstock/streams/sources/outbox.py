@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 from penstock.catalog.model import Table
 from penstock.errors import PenstockError
 from penstock.sensors.base import Reading, Row
-from penstock.streams.ingest.columns import column_from_arrow, column_from_values
 from penstock.streams.ingest.ingest import Ingest
 from penstock.streams.ingest.readings import IngestReceipt
+from penstock.streams.ingest.values import column_from_arrow, column_from_values
 from penstock.streams.sources.sensor_state import OpenedSensor
 from penstock.types import Field
 
