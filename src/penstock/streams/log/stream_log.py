@@ -16,18 +16,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
-from penstock.catalog.model import Table
+from penstock.catalog.model import ARRIVAL_COLUMN, TIME_COLUMN, VERSION_COLUMN, Table
 from penstock.clock import Clock
 from penstock.damage import DamageReport, damage_of
 from penstock.errors import PenstockError, error
 from penstock.settings import Settings
 from penstock.streams.log.atomic_file import CrashPoint, make_folder, no_crash, sweep
 from penstock.streams.log.group_commit import LONG_AGO, Append, CommitFailures, GroupCommit, LogMoved, TableLog
-from penstock.streams.log.row_columns import stamp
 from penstock.streams.log.segment_rows import open_rows
 from penstock.streams.log.segments import ASIDE, LOG, TEMPORARY, list_files
+from penstock.types import TIMESTAMP
 
 logger = logging.getLogger(__name__)
 
@@ -268,3 +269,41 @@ def open_table(folder: Path, report: DamageReport) -> tuple[TableLog, int]:
             report.set_aside(newest.path, "log", problem.message)
             continue
         return TableLog(newest.end, max(last_ts, *(segment.max_ts for segment in files)), len(files)), moved
+
+
+Versions = np.ndarray[Any, np.dtype[np.int32]]
+Times = np.ndarray[Any, np.dtype[np.int64]]
+
+
+def log_schema(table: Table) -> pa.Schema:
+    """The columns of a sensor table's log: `_vid`, `ts`, `_at` (valid time only), the stream's fields."""
+    fields = [
+        pa.field(VERSION_COLUMN.name, VERSION_COLUMN.type.to_arrow()),
+        pa.field(TIME_COLUMN, TIMESTAMP.to_arrow()),
+    ]
+    if table.options.time == "valid":
+        fields.append(pa.field(ARRIVAL_COLUMN.name, ARRIVAL_COLUMN.type.to_arrow()))
+    stream_fields = table.stream.fields if table.stream is not None else ()
+    return pa.schema([*fields, *(pa.field(f.name, f.type.to_arrow()) for f in stream_fields)])
+
+
+def rows_to_log(table: Table, vids: Versions, times: Times, fields: list[pa.Array]) -> pa.RecordBatch:
+    """A batch for `StreamLog.append`, which gives its rows the time that is the log's own."""
+    assert table.stream is not None
+    ts = pa.Array.from_buffers(TIMESTAMP.to_arrow(), len(vids), [None, pa.py_buffer(times)])
+    names = [VERSION_COLUMN.name, TIME_COLUMN, *(f.name for f in table.stream.fields)]
+    return pa.RecordBatch.from_arrays([pa.array(vids, pa.int32()), ts, *fields], names=names)
+
+
+def stamp(table: Table, batch: pa.RecordBatch, stamp_us: int) -> pa.RecordBatch:
+    """The batch as it is logged: `stamp_us` is the rows' `ts` under transaction time, their `_at` under valid time."""
+    schema = log_schema(table)
+    given = TIME_COLUMN if table.options.time == "transaction" else ARRIVAL_COLUMN.name
+    arrays = []
+    for column in schema:
+        if column.name == given:
+            values = np.full(batch.num_rows, stamp_us, dtype=np.int64)
+            arrays.append(pa.Array.from_buffers(column.type, batch.num_rows, [None, pa.py_buffer(values)]))
+        else:
+            arrays.append(batch.column(column.name))
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
