@@ -20,9 +20,8 @@ from penstock.sensors.address_rules import AddressRules
 from penstock.sensors.base import PushSensor, Reading, ReadResult, Sensor
 from penstock.sensors.registry import create_sensor
 from penstock.settings import Settings
-from penstock.streams.sources.outbox import Outbox, ReadChunk
 from penstock.streams.sources.polling import PollLimits
-from penstock.streams.sources.sensor_forwarder import SensorForwarder
+from penstock.streams.sources.sensor_forwarder import Outbox, ReadChunk, SensorForwarder
 from penstock.streams.sources.sensor_state import OpenedSensor
 
 # newest_us(table, sid): the newest time that the log holds of a sensor, or None

@@ -19,7 +19,7 @@ from penstock.sensors.registry import find_connector, parse_options
 from penstock.services import Service
 from penstock.streams.ingest.input_counts import InputCounts
 from penstock.streams.ingest.readings import IngestReceipt
-from penstock.streams.sources.outbox import will_pass
+from penstock.streams.sources.sensor_forwarder import will_pass
 
 _LOGGER = logging.getLogger("penstock.sources")
 _RETRY_S = 1.0
