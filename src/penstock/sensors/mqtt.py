@@ -8,7 +8,7 @@ from typing import Any
 from penstock.catalog.model import Table
 from penstock.errors import error, suggest
 from penstock.sensors.base import Connector, Option
-from penstock.sensors.mqtt_connection import ACCESS, parse_url
+from penstock.sensors.mqtt_client import ACCESS, parse_url
 from penstock.sensors.mqtt_payload import FIELD, TopicPattern
 from penstock.sensors.mqtt_source import MqttSource
 from penstock.sensors.options import duration, flag, one_of, whole_number
