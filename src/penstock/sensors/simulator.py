@@ -18,8 +18,18 @@ from penstock.clock import SECOND, Clock, parse_timestamp
 from penstock.errors import error
 from penstock.sensors.base import END, Connector, Option, Reading, ReadResult, Row, Sensor, no_value
 from penstock.sensors.options import duration, number, one_of, whole_number
-from penstock.sensors.plume import BACKGROUND_PPM, Plume, position_of
-from penstock.sensors.signals import Floats, Ints, gaussian, periodic, seed_of, uniform, walk
+from penstock.sensors.signals import (
+    BACKGROUND_PPM,
+    Floats,
+    Ints,
+    Plume,
+    gaussian,
+    periodic,
+    position_of,
+    seed_of,
+    uniform,
+    walk,
+)
 from penstock.types import Field, Type
 
 KINDS = ("plume", "walk", "periodic", "bursty", "silent", "lagging", "out_of_order")
