@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from penstock.catalog import journal
-from penstock.catalog.model import Entry, TableOptions
-from penstock.catalog.query_definitions import NewQuery
+from penstock.catalog.model import Entry, NewQuery, TableOptions
 from penstock.catalog.state import CatalogState, load_state
 from penstock.errors import PenstockError
 from tests.catalog.bench import READING, CatalogBench, everything, refused

@@ -18,6 +18,7 @@ from penstock.catalog.model import (
     StreamType,
     Table,
     TableOptions,
+    plan_text,
 )
 from penstock.types import Field, Type, parse_type
 
@@ -79,11 +80,6 @@ def function_from_json(data: dict[str, Any]) -> Function:
 
 def sink_from_json(data: dict[str, Any]) -> Sink:
     return Sink(**known_of(Sink, data))
-
-
-def plan_text(plan: dict[str, Any]) -> bytes:
-    # A copy: what orjson gives keeps the buffer that it wrote into, several times as large.
-    return bytes(memoryview(orjson.dumps(plan)))
 
 
 def query_entry(query: QueryDefinition) -> dict[str, Any]:

@@ -5,7 +5,7 @@ They are built by `sql` (from text) and by `CatalogState` (from journal entries)
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field, fields
 from typing import Any, Literal
 
 import orjson
@@ -143,6 +143,35 @@ class QueryDefinition:
     def plan(self) -> dict[str, object]:
         plan: dict[str, object] = orjson.loads(self.stored_plan)
         return plan
+
+
+def plan_text(plan: dict[str, Any]) -> bytes:
+    # A copy: what orjson gives keeps the buffer that it wrote into, several times as large.
+    return bytes(memoryview(orjson.dumps(plan)))
+
+
+@dataclass(frozen=True, slots=True)
+class NewQuery:
+    """A standing query as it is handed to the catalog."""
+
+    name: str
+    sql: str
+    plan: InitVar[dict[str, object]]
+    reads_tables: tuple[str, ...]
+    reads_queries: tuple[str, ...] = ()
+    reads_functions: tuple[str, ...] = ()
+    start_us: int | None = None
+    owner: str | None = None
+    description: str | None = None
+    strategy: str | None = None
+    stored_plan: bytes = field(init=False)  # of a thousand that come at once the plans take ten times the room
+
+    def __post_init__(self, plan: dict[str, object]) -> None:
+        object.__setattr__(self, "stored_plan", plan_text(plan))
+
+    def numbered(self, query_id: int) -> QueryDefinition:
+        """What the catalog keeps of it, under a number."""
+        return QueryDefinition(id=query_id, **{each.name: getattr(self, each.name) for each in fields(self)})
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from penstock.catalog.definition_json import plan_text
+from penstock.catalog.model import plan_text
 
 
 @dataclass(frozen=True, slots=True)
