@@ -144,7 +144,7 @@ class Database(ReadYourWrites):
             self.ingest = Ingest(self.log, lambda: self.catalog.state, self.clock, self.settings, discovery)
             self.ingest.restore(list(self.catalog.state.tables.values()))
             self.sources = Sources(
-                self.ingest.push, lambda: self.catalog.state, self.clock, self.folder.read_id(), self.address_rules
+                self.ingest.push, lambda: self.catalog.state, self.folder.read_id(), self.address_rules
             )
             self.lines = LineWriter(self.ingest.push, lambda: self.catalog.state.tables, PUSH_TIMEOUT_S)
             self.ways_in = {way: InputCounts() for way in WAYS_IN} | {LINES: self.lines.counts}

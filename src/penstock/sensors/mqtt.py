@@ -10,7 +10,6 @@ from penstock.errors import error, suggest
 from penstock.sensors.base import Connector, Option
 from penstock.sensors.mqtt_client import ACCESS, parse_url
 from penstock.sensors.mqtt_payload import FIELD, TopicPattern
-from penstock.sensors.mqtt_source import MqttSource
 from penstock.sensors.options import duration, flag, one_of, whole_number
 from penstock.types import Field
 
@@ -124,6 +123,5 @@ CONNECTOR = Connector(
     mode="subscribed",
     options=OPTIONS,
     check=_check,
-    source=MqttSource,
     check_table=_check_table,
 )

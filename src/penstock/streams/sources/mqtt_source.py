@@ -15,18 +15,19 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from penstock.back_off import BackOff
 from penstock.catalog.model import Table
 from penstock.catalog.secrets import secrets_of, without
-from penstock.clock import Clock
 from penstock.errors import PenstockError, error, one_line
-from penstock.sensors.base import Delivery, Inbox, Source, SourceFacts, SourceState
+from penstock.sensors.address_rules import AddressRules
 from penstock.sensors.mqtt_client import Client, MessageIn
 from penstock.sensors.mqtt_payload import PayloadReader, TopicPattern, check_filter
 from penstock.services import Service
+from penstock.streams.sources.table_inbox import PushDelivery, TableInbox
 
+SourceState = Literal["connecting", "connected", "backing off", "stopped"]
 _LOGGER = logging.getLogger("penstock.mqtt")
 BACK_OFF = BackOff(least_s=0.2, most_s=30.0)
 _LOOK_S = 0.25  # how often sensors and retries are looked at when nothing else happens
@@ -36,18 +37,37 @@ _FAREWELL_S = 3.0
 
 
 @dataclass(frozen=True, slots=True)
+class SourceFacts:
+    """How a source is doing. `target` and `last_error` hold no secrets."""
+
+    state: SourceState
+    target: str
+    in_flight: int
+    connects: int
+    last_error: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class _Parcel:
     """Messages that are being stored."""
 
     messages: list[MessageIn]
-    delivery: Delivery | None
+    delivery: PushDelivery | None
 
 
-class MqttSource(Source):
-    """Reads for one table until it is stopped. All work happens in one thread; `facts` may be asked from any."""
+class MqttSource:
+    """Reads for one table, with or without queries, until it is stopped. All work happens in one thread; `facts` may be asked from any.
 
-    def __init__(self, inbox: Inbox, options: Mapping[str, Any], clock: Clock, identity: str) -> None:
-        super().__init__(inbox, options, clock, identity)
+    `identity` names this server and this table, the same after every start.
+    """
+
+    def __init__(
+        self, inbox: TableInbox, options: Mapping[str, Any], identity: str, rules: AddressRules | None = None
+    ) -> None:
+        self.inbox = inbox
+        self.options = options
+        self.identity = identity
+        self.rules = rules or AddressRules()
         self._subscriptions = Subscriptions(options["topic"], inbox)
         self._state: SourceState = "connecting"
         self._last_error: str | None = None
@@ -65,12 +85,13 @@ class MqttSource(Source):
         self._woken_w.setblocking(False)
         self._failures = 0
         table = inbox.table()
-        self.service: Service = Service(f"mqtt {table.name if table is not None else identity}", self._step)
+        self.service = Service(f"mqtt {table.name if table is not None else identity}", self._step)
 
     def start(self) -> None:
         self.service.start()
 
     def stop(self, forever: bool = False) -> None:
+        """Ask it to end; returns at once. `forever`: it is not started again, so the broker need keep nothing."""
         self._forever = forever
         self._stopped.set()
         self._wake()
@@ -179,7 +200,7 @@ class MqttSource(Source):
             for mid in mids if self._unsaid else ():
                 self._unsaid.pop(mid, None)
 
-    def _deliver(self, messages: list[MessageIn]) -> Delivery | None:
+    def _deliver(self, messages: list[MessageIn]) -> PushDelivery | None:
         """The rows of messages, on their way; None where there are none."""
         table = self.inbox.table()
         self.inbox.came(len(messages), sum(len(message.payload or b"") for message in messages))
@@ -272,7 +293,7 @@ class MqttSource(Source):
 class Subscriptions:
     """`follow` keeps the broker's subscriptions equal to what the table wants; `levels` says what a topic means."""
 
-    def __init__(self, pattern: TopicPattern | None, inbox: Inbox) -> None:
+    def __init__(self, pattern: TopicPattern | None, inbox: TableInbox) -> None:
         self._pattern = pattern
         self._inbox = inbox
         self._asked: set[str] = set()
