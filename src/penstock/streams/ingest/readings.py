@@ -10,7 +10,7 @@ sensor's row will hold (`discovery`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,7 +21,7 @@ from penstock.catalog.model import TIME_COLUMN, StreamColumn, Table
 from penstock.errors import PenstockError, error, suggest
 from penstock.streams.ingest.rules import NO_TIME
 from penstock.streams.ingest.values import Report, column_from_arrow, column_from_values, times_of
-from penstock.types import TEXT, TIMESTAMP, Field
+from penstock.types import TEXT, TIMESTAMP, Field, Type
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,26 +140,13 @@ def _from_arrow(names: _Names, data: pa.Table) -> Readings:
         if slot in found:
             raise error("invalid_value", field=name, detail="it is given twice")
         found[slot] = data.column(name)
-    bad: dict[int, ReadingRefusal] = {}
-    columns = []
-    for slot, (spelled, wanted) in enumerate(names.needed):
+    for slot, (spelled, _) in enumerate(names.needed):
         if slot not in found:
             raise error("missing_field", field=spelled)
-        columns.append(column_from_arrow(wanted.type, found[slot], _reporter(bad, spelled)))
-    times = None
-    if names.time_slot in found:
-        sent = found[names.time_slot]
-        if names.table.options.time == "transaction" and data.num_rows and sent.null_count == 0:
-            raise _time_given(names.table)
-        times = times_of(column_from_arrow(TIMESTAMP, sent, _reporter(bad, TIME_COLUMN)))
-    keys = len(names.keys)
-    _refuse_nulls(names, columns[keys:], bad)
-    described = {
-        column.name: column_from_arrow(column.type, found[slot], _reporter(bad, column.name))
-        for slot, column in names.described.items()
-        if slot in found
-    }
-    return Readings(data.num_rows, columns[:keys], times, columns[keys:], bad, described)
+    times = found.get(names.time_slot)
+    if times is not None and names.table.options.time == "transaction" and data.num_rows and times.null_count == 0:
+        raise _time_given(names.table)
+    return _converted(names, data.num_rows, found, column_from_arrow, {})
 
 
 def _from_rows(names: _Names, rows: Sequence[Mapping[str, Any]]) -> Readings:
@@ -167,21 +154,27 @@ def _from_rows(names: _Names, rows: Sequence[Mapping[str, Any]]) -> Readings:
     values = _same_names(names, rows)
     if values is None:
         values = _any_names(names, rows, bad)
-    columns = [
-        column_from_values(wanted.type, values[slot], _reporter(bad, spelled))
-        for slot, (spelled, wanted) in enumerate(names.needed)
-    ]
-    times = None
-    if names.time_slot in values:
-        times = times_of(column_from_values(TIMESTAMP, values[names.time_slot], _reporter(bad, TIME_COLUMN)))
+    return _converted(names, len(rows), values, column_from_values, bad)
+
+
+def _converted(
+    names: _Names,
+    count: int,
+    found: Mapping[int, Any],
+    convert: Callable[[Type, Any, Report], pa.Array],
+    bad: dict[int, ReadingRefusal],
+) -> Readings:
+    """Readings of the columns that were found, by slot. What cannot be converted is noted in `bad`."""
+
+    def column(slot: int, spelled: str, wanted: Type) -> pa.Array:
+        return convert(wanted, found[slot], _reporter(bad, spelled))
+
+    columns = [column(slot, spelled, wanted.type) for slot, (spelled, wanted) in enumerate(names.needed)]
+    times = times_of(column(names.time_slot, TIME_COLUMN, TIMESTAMP)) if names.time_slot in found else None
     keys = len(names.keys)
     _refuse_nulls(names, columns[keys:], bad)
-    described = {
-        column.name: column_from_values(column.type, values[slot], _reporter(bad, column.name))
-        for slot, column in names.described.items()
-        if slot in values
-    }
-    return Readings(len(rows), columns[:keys], times, columns[keys:], bad, described)
+    described = {c.name: column(slot, c.name, c.type) for slot, c in names.described.items() if slot in found}
+    return Readings(count, columns[:keys], times, columns[keys:], bad, described)
 
 
 def _same_names(names: _Names, rows: Sequence[Mapping[str, Any]]) -> dict[int, list[Any]] | None:

@@ -113,7 +113,7 @@ def _has_shape(fields: tuple[Field, ...], chunk: ReadChunk) -> bool:
     elif reading.times_us is not None and len(reading.times_us) != reading.count:
         problem = f"{reading.count} rows with {len(reading.times_us)} times"
     if problem is not None:
-        chunk.source.note_error(problem, chunk.read_us, reading.count)
+        chunk.source.note_error(problem, reading.count)
     return problem is None
 
 
@@ -172,7 +172,7 @@ def _complain(chunks: list[ReadChunk], counts: list[int], problems: dict[int, st
     ends = np.cumsum(counts)
     for index, problem in sorted(problems.items()):
         chunk = chunks[int(np.searchsorted(ends, index, side="right"))]
-        chunk.source.note_error(problem, chunk.read_us)
+        chunk.source.note_error(problem)
 
 
 _LOGGER = logging.getLogger(__name__)
