@@ -290,11 +290,11 @@ def _opens(table: Table) -> bool:
         return True
 
 
-def _addresses(state: CatalogState, table_id: int, sids: NDArray[np.int32] | None = None) -> dict[int, str]:
-    """Addresses of live sensors, all or those asked for. A sensor without an address cannot be opened."""
+def _addresses(state: CatalogState, table_id: int, sids: NDArray[np.int32]) -> dict[int, str]:
+    """Addresses of those of these sensors that are live. A sensor without an address cannot be opened."""
     rows = state.rows(table_id).current()
     known = np.asarray(rows.column("_sid"))
-    chosen = np.arange(len(known)) if sids is None else np.flatnonzero(np.isin(known, sids))
+    chosen = np.flatnonzero(np.isin(known, sids))
     addresses = rows.column("_address").take(pa.array(chosen)).to_pylist()
     pairs = zip(known[chosen].tolist(), addresses, strict=True)
     return {sid: address for sid, address in pairs if address is not None}

@@ -22,8 +22,8 @@ from penstock.catalog.model import Table
 from penstock.catalog.secrets import secrets_of, without
 from penstock.errors import PenstockError, error, one_line
 from penstock.sensors.address_rules import AddressRules
+from penstock.sensors.mqtt import PayloadReader, TopicPattern, check_filter
 from penstock.sensors.mqtt_client import Client, MessageIn
-from penstock.sensors.mqtt_payload import PayloadReader, TopicPattern, check_filter
 from penstock.services import Service
 from penstock.streams.sources.table_inbox import PushDelivery, TableInbox
 
@@ -47,14 +47,6 @@ class SourceFacts:
     last_error: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class _Parcel:
-    """Messages that are being stored."""
-
-    messages: list[MessageIn]
-    delivery: PushDelivery | None
-
-
 class MqttSource:
     """Reads for one table, with or without queries, until it is stopped. All work happens in one thread; `facts` may be asked from any.
 
@@ -74,7 +66,8 @@ class MqttSource:
         self._connects = 0
         self._waiting: list[MessageIn] = []
         self._waiting_bytes = 0
-        self._sending: _Parcel | None = None
+        self._sending: list[MessageIn] = []  # they are being stored
+        self._delivery: PushDelivery | None = None  # of these; None where nothing of them is to be stored
         # Read, but the connection broke before they were acknowledged: their repeats are not stored again.
         self._unsaid: dict[int, MessageIn] = {}
         self._reader: PayloadReader | None = None
@@ -100,8 +93,7 @@ class MqttSource:
         self.service.join(timeout_s)
 
     def facts(self) -> SourceFacts:
-        sending = self._sending
-        in_flight = len(self._waiting) + (len(sending.messages) if sending is not None else 0)
+        in_flight = len(self._waiting) + len(self._sending)
         return SourceFacts(self._state, str(self.options["url"]), in_flight, self._connects, self._last_error)
 
     # -- the thread
@@ -168,10 +160,8 @@ class MqttSource:
             self._note(PermissionError(f"the broker refuses {', '.join(client.refused_topics[:5])}"))
 
     def _is_full(self) -> bool:
-        sending = len(self._sending.messages) if self._sending is not None else 0
-        return bool(
-            len(self._waiting) + sending >= self.options["in_flight"] or self._waiting_bytes >= _WAITING_MAX_BYTES
-        )
+        in_flight = len(self._waiting) + len(self._sending)
+        return bool(in_flight >= self.options["in_flight"] or self._waiting_bytes >= _WAITING_MAX_BYTES)
 
     def _take(self, message: MessageIn) -> None:
         self._waiting.append(message)
@@ -179,26 +169,25 @@ class MqttSource:
 
     def _move_on(self, client: Client | None) -> None:
         """Finish the batch under way and begin the next."""
-        if self._sending is not None:
-            if self._sending.delivery is not None and not self._sending.delivery.advance():
+        if self._sending:
+            if self._delivery is not None and not self._delivery.advance():
                 return
-            self._acknowledge(self._sending, client)
-            self._sending = None
+            self._acknowledge(client)
         if self._waiting:
-            messages, self._waiting = self._waiting, []
-            self._waiting_bytes = 0
-            delivery = self._deliver(messages)
-            self._sending = _Parcel(messages, delivery)
-            if delivery is None:
-                self._acknowledge(self._sending, client)
-                self._sending = None
+            messages, self._waiting, self._waiting_bytes = self._waiting, [], 0
+            self._delivery = self._deliver(messages)
+            self._sending = messages
+            if self._delivery is None:
+                self._acknowledge(client)
 
-    def _acknowledge(self, parcel: _Parcel, client: Client | None) -> None:
+    def _acknowledge(self, client: Client | None) -> None:
+        """Say that the batch under way is done. Where the connection breaks meanwhile, it is said again later."""
         if client is not None:
-            mids = [m.mid for m in parcel.messages if m.qos and m.connection == client.number]
+            mids = [m.mid for m in self._sending if m.qos and m.connection == client.number]
             client.acknowledge(mids)
             for mid in mids if self._unsaid else ():
                 self._unsaid.pop(mid, None)
+        self._sending = []
 
     def _deliver(self, messages: list[MessageIn]) -> PushDelivery | None:
         """The rows of messages, on their way; None where there are none."""
@@ -252,8 +241,7 @@ class MqttSource:
 
     def _forget_connection(self) -> None:
         """What was read goes on to be stored; the broker sends it again, unless it was killed and has forgotten it."""
-        sending = self._sending.messages if self._sending is not None else []
-        for message in (*sending, *self._waiting):
+        for message in (*self._sending, *self._waiting):
             if message.qos:
                 self._unsaid.setdefault(message.mid, message)
         self._subscriptions.forget()
@@ -261,7 +249,7 @@ class MqttSource:
     def _say_farewell(self, client: Client) -> None:
         """Store and acknowledge what was read; the broker keeps the rest for the next start."""
         until_s = time.monotonic() + _FAREWELL_S
-        while (self._waiting or self._sending is not None) and time.monotonic() < until_s:
+        while (self._waiting or self._sending) and time.monotonic() < until_s:
             client.wait(self._woken_r, read=False, timeout_s=0.05)
             self._clear_wake()
             self._move_on(client)
