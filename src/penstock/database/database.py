@@ -306,7 +306,7 @@ class Database(ReadYourWrites):
     def _definition_changed(self, entry: Entry) -> None:
         for table_id in self._known_tables - self.catalog.state.tables_by_id.keys():
             self.log.drop(table_id)
-            self.ingest.forget(table_id)
+            self.ingest.tables.forget(table_id)
             self.completeness.forget(table_id)
         self._known_tables = set(self.catalog.state.tables_by_id)
         self.sources.follow()

@@ -25,7 +25,7 @@ from penstock.settings import Settings
 from penstock.streams.ingest.deduplication import key_fields
 from penstock.streams.ingest.deduplication import warm_up as warm_up_keys
 from penstock.streams.ingest.discovery import Discovery
-from penstock.streams.ingest.idempotency import HOUR_US, KeyFile, pack_receipt
+from penstock.streams.ingest.idempotency import HOUR_US, pack_receipt
 from penstock.streams.ingest.readings import (
     IngestReceipt,
     ReadingRefusal,
@@ -41,8 +41,6 @@ from penstock.streams.ingest.table_states import IngestTables, TableIngest
 from penstock.streams.log.group_commit import CommitFailures, LogMoved
 from penstock.streams.log.stream_log import StreamLog, rows_to_log
 from penstock.types import format_duration
-
-SIDECAR_EVERY_ROWS = 2_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +75,7 @@ class Ingest:
         self._discovery = discovery
         self._state = state
         self._clock = clock
-        self._tables = IngestTables(log, state, clock, settings.idempotency_keep_hours * HOUR_US)
+        self.tables = IngestTables(log, state, clock, settings.idempotency_keep_hours * HOUR_US)
 
     # -- pushing
 
@@ -109,7 +107,7 @@ class Ingest:
 
         def read(found: Table) -> tuple[Readings, Callable[[StaticRows], Int32s]]:
             readings = read_resolved(found, len(sids), ts_us, columns)
-            ingest = self._tables.of(found)
+            ingest = self.tables.of(found)
             return readings, lambda rows: ingest.current_vids(self._state().position, rows)[sids]
 
         return self._push(lambda: self._table_with(table.id, table.name), read, None)
@@ -118,18 +116,16 @@ class Ingest:
 
     def counters(self, table: str) -> dict[str, Any]:
         """Since the start of the server: accepted, refused by condition, late, clamped, unordered, deduplicated."""
-        return self._tables.counters(self._table_named(table).id).as_dict()
+        return self.tables.counters(self._table_named(table).id).as_dict()
 
     def sensors(self, table: str) -> dict[str, np.ndarray[Any, np.dtype[np.int64]]]:
         """By sid: newest time (`rules.NO_TIME`: none), and counts since the start of the server."""
-        ingest = self._tables.of(self._table_named(table))
+        ingest = self.tables.of(self._table_named(table))
         with ingest.order.lock:
             counts = ingest.order.counts.copy()
             newest = ingest.order.newest.copy()
         names = ("accepted", "refused", "late", "clamped", "deduplicated")
         return {"newest": newest, **{name: counts[:, i] for i, name in enumerate(names)}}
-
-    # -- keeping
 
     def restore(self, tables: Iterable[Table]) -> None:
         """Read what must be known of the log now rather than at a table's first push; load compiled code too."""
@@ -138,19 +134,7 @@ class Ingest:
         pa.array([0])  # the first one imports pandas: most of a second, which no sender should wait for
         for table in tables:
             if table.stream is not None:
-                self._tables.of(table)
-
-    def remember(self, table: Table, at_least_rows: int = SIDECAR_EVERY_ROWS) -> None:
-        """Write the sidecar that shortens the next start, if that many rows came since the last one."""
-        self._tables.remember(table, at_least_rows)
-
-    def key_file(self, table_id: int) -> KeyFile:
-        """Where compaction takes the idempotency keys of the segments it replaces."""
-        return self._tables.key_file(table_id)
-
-    def forget(self, table_id: int) -> None:
-        """The table was dropped: its state and sidecars go."""
-        self._tables.forget(table_id)
+                self.tables.of(table)
 
     # -- inside
 
@@ -165,7 +149,7 @@ class Ingest:
         while True:
             latest = lookup()
             require_stream(latest)
-            ingest = self._tables.of(latest)
+            ingest = self.tables.of(latest)
             if key is not None:
                 with ingest.order.lock:
                     known = ingest.keys.find(key, self._clock.now_us())
