@@ -23,8 +23,8 @@ from penstock.damage import damage_of
 from penstock.disk_sync import sync_folder
 from penstock.streams.ingest.readings import IngestReceipt, ReadingRefusal
 from penstock.streams.log.atomic_file import make_folder, store
-from penstock.streams.log.group_commit import read_keys
 from penstock.streams.log.segments import list_files
+from penstock.streams.log.table_log import read_keys
 
 HOUR_US = 3_600_000_000
 KEYS_MAX = 1_000_000  # per table; beyond it the oldest are forgotten early

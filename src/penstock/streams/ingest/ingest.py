@@ -38,8 +38,8 @@ from penstock.streams.ingest.readings import (
 from penstock.streams.ingest.rules import ACCEPTED, AHEAD, BEFORE, DUPLICATE, NO_TIME, warm_up
 from penstock.streams.ingest.sensor_order import Verdict
 from penstock.streams.ingest.table_states import IngestTables, TableIngest
-from penstock.streams.log.group_commit import CommitFailures, LogMoved
-from penstock.streams.log.stream_log import StreamLog, rows_to_log
+from penstock.streams.log.stream_log import StreamLog
+from penstock.streams.log.table_log import CommitFailures, LogMoved, rows_to_log
 from penstock.types import format_duration
 
 
