@@ -68,13 +68,8 @@ def check_seal(path: Path, source: pa.NativeFile, reader: pa.ipc.RecordBatchFile
 
     `source` is mapped or in memory: it is read at two places in turn.
     """
-    mark = mark_of(path)
-    if is_whole(path, mark) or _seal_of(reader.schema) is None:
-        return
-    _read_through(path)
-    _check_stream(source, reader.schema)
-    _check_footer(source, reader)
-    remember_whole(path, mark)
+    if _seal_of(open_sealed(path, source)) is not None:
+        _check_footer(source, reader)
 
 
 def _read_through(path: Path) -> None:
@@ -126,7 +121,7 @@ def _seal_of(schema: pa.Schema) -> bytes | None:
 
 
 def _check_stream(source: pa.NativeFile, schema: pa.Schema) -> None:
-    head = _head_sum(schema) if is_sealed(schema) else _fields_sum(schema)
+    head = _head_sum(schema) if SEAL in schema.metadata else _fields_sum(schema)
     try:
         whole = json.loads(_seal_of(schema) or b"[]") == [head, *_sums(source)]
     except ValueError:
@@ -154,11 +149,6 @@ def _check_footer(source: pa.NativeFile, reader: pa.ipc.RecordBatchFileReader) -
 
 def _buffers(batch: pa.RecordBatch) -> list[pa.Buffer | None]:
     return [buffer for column in batch.columns for buffer in column.buffers()]
-
-
-def is_sealed(schema: pa.Schema) -> bool:
-    """Whether a file has a checksum that covers its metadata, too."""
-    return SEAL in (schema.metadata or {})
 
 
 Mark = tuple[int, int]
