@@ -61,11 +61,10 @@ from penstock.statements.descriptions import as_told, describe_queries, describe
 from penstock.statements.execute import Executor
 from penstock.statements.permissions import the_caller
 from penstock.statements.running_statements import RunningStatements
-from penstock.streams.ingest.discovery import Discovery
 from penstock.streams.ingest.ingest import Ingest
 from penstock.streams.ingest.input_counts import InputCounts
 from penstock.streams.ingest.line_points import LineReport, LineWriter
-from penstock.streams.ingest.readings import IngestReceipt
+from penstock.streams.ingest.readings import Discovery, IngestReceipt
 from penstock.streams.log.stream_log import StreamLog
 from penstock.streams.maintenance import LogMaintenance, RetentionControl
 from penstock.streams.sources.table_sources import Sources

@@ -24,9 +24,9 @@ from penstock.errors import CONDITIONS, error, suggest
 from penstock.settings import Settings
 from penstock.streams.ingest.deduplication import key_fields
 from penstock.streams.ingest.deduplication import warm_up as warm_up_keys
-from penstock.streams.ingest.discovery import Discovery
 from penstock.streams.ingest.idempotency import HOUR_US, pack_receipt
 from penstock.streams.ingest.readings import (
+    Discovery,
     IngestReceipt,
     ReadingRefusal,
     Readings,
