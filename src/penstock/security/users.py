@@ -122,8 +122,7 @@ class Users:
         """The caller with a token of this digest, as `by_token` finds it."""
         if self._setting is not None and hmac.compare_digest(digest, self._setting):
             return SETTING
-        token = self._tokens().get(digest)
-        return None if token is None else self._as_caller(token)
+        return self._by_digest_kept(digest)
 
     def by_password(self, name: str, password: str) -> User | None:
         """The user of that name and password. Slow, whether or not there is such a user."""
@@ -139,8 +138,7 @@ class Users:
             return caller
         kind, _, key = caller.credential.partition(":")
         if kind == "token":
-            token = self._tokens().get(key)
-            found = None if token is None else self._as_caller(token)
+            found = self._by_digest_kept(key)
         else:
             user = self.accounts().users.get(caller.user or "")
             # The hash of the password stands for it: a changed password ends all sessions.
@@ -150,14 +148,12 @@ class Users:
             return None
         return replace(found, via=caller.via, address=caller.address, session=caller.session)
 
-    def _tokens(self) -> dict[str, Token]:
+    def _by_digest_kept(self, digest: str) -> Caller | None:
         accounts = self.accounts()
         if self._by_digest[0] is not accounts:
             self._by_digest = (accounts, {t.digest: t for t in accounts.tokens.values()})
-        return self._by_digest[1]
-
-    def _as_caller(self, token: Token) -> Caller | None:
-        if token.expires_us is not None and token.expires_us <= self.clock.now_us():
+        token = self._by_digest[1].get(digest)
+        if token is None or (token.expires_us is not None and token.expires_us <= self.clock.now_us()):
             return None
         role = token.role
         if token.owner is not None:
