@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -296,8 +297,8 @@ class SensorForwarder:
         self,
         sink: Ingest,
         observe: Observe,
-        observed: Callable[[int, list[int]], None] = lambda table, sids: None,
-        most_rows: int = 262_144,
+        observed: Callable[[int, list[int]], None],
+        most_rows: int,
     ) -> None:
         self._most_rows = most_rows
         self._sink = sink
@@ -392,26 +393,25 @@ class SensorForwarder:
         while todo:
             seen: set[tuple[int, int]] = set()
             later: list[Event] = []
-            opened: dict[int, list[int]] = {}
-            closed: dict[int, list[int]] = {}
-            ended: dict[int, list[int]] = {}
+            by_table: defaultdict[int, tuple[list[int], list[int], list[int]]] = defaultdict(lambda: ([], [], []))
             for event in todo:
                 table_id, sid, what = event
                 if (table_id, sid) in seen:
                     later.append(event)
                     continue
                 seen.add((table_id, sid))
-                (opened if what == "opened" else closed).setdefault(table_id, []).append(sid)
+                opened, closed, ended = by_table[table_id]
+                (opened if what == "opened" else closed).append(sid)
                 if what == "ended":
-                    ended.setdefault(table_id, []).append(sid)
-            for table_id in sorted({*opened, *closed}):
+                    ended.append(sid)
+            for table_id, (opened, closed, ended) in sorted(by_table.items()):
                 try:
-                    self._observe(table_id, opened.get(table_id, []), closed.get(table_id, []), ended.get(table_id, []))
+                    self._observe(table_id, opened, closed, ended)
                 except Exception as cause:
                     if will_pass(cause):
                         raise
                     # The table was dropped meanwhile, say: nothing to journal, and the others must go on.
                     _LOGGER.warning("sensors of table %d could not be journalled: %s", table_id, cause)
-                self._observed(table_id, opened.get(table_id, []))
+                self._observed(table_id, opened)
             todo = later
         return left

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 from penstock.catalog.model import Table
@@ -13,8 +14,7 @@ from penstock.errors import PenstockError
 from penstock.sensors.address_rules import AddressRules
 from penstock.sensors.registry import find_connector, parse_options
 from penstock.services import Service
-from penstock.streams.sources.mqtt_source import MqttSource
-from penstock.streams.sources.table_inbox import Push, TableInbox
+from penstock.streams.sources.mqtt_source import MqttSource, Push, TableInbox
 
 
 class Sources:
@@ -68,22 +68,12 @@ class Sources:
             running = sorted(self._running.values(), key=lambda each: each[0].name)
         out = []
         for table, inbox, source in running:
-            facts = source.facts()
             assert table.stream is not None
-            out.append(
-                {
-                    "name": f"{table.stream.connector} {table.name}",
-                    "kind": table.stream.connector,
-                    "table_name": table.name,
-                    "state": facts.state,
-                    "target": facts.target,
-                    "connects": facts.connects,
-                    "in_flight": facts.in_flight,
-                    "last_error": facts.last_error or inbox.last_problem,
-                    "ignored_names": inbox.ignored_names(),
-                    **inbox.as_dict(),
-                }
-            )
+            kind, facts = table.stream.connector, source.facts()
+            names = {"name": f"{kind} {table.name}", "kind": kind, "table_name": table.name}
+            last_error = facts.last_error or inbox.last_problem
+            ignored = {"ignored_names": inbox.ignored_names()}
+            out.append({**names, **asdict(facts), "last_error": last_error, **ignored, **inbox.as_dict()})
         return out
 
     def state_of(self, table_id: int) -> str | None:
