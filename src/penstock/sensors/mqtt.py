@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import orjson
@@ -96,17 +96,6 @@ def check_filter(text: str) -> None:
             raise ValueError("+ stands alone between two slashes, or before a column's name")
 
 
-def level_value(kind: str, text: str) -> Any:
-    """A level as its column's type has it; ValueError where it is none."""
-    if kind in ("INT", "BIGINT"):
-        return int(text)
-    if kind == "DOUBLE":
-        return float(text)
-    if kind == "BOOLEAN":
-        return flag_value(text)
-    return text
-
-
 def flag_value(text: str) -> bool:
     """True and false as switches say them."""
     word = text.strip().lower()
@@ -120,6 +109,7 @@ def flag_value(text: str) -> bool:
 # Unit of a number -> (times, over): so many microseconds are one.
 UNITS = {"s": (1_000_000, 1), "ms": (1_000, 1), "us": (1, 1), "ns": (1, 1_000)}
 _NOTHING = object()
+_LEVEL_READERS: dict[str, Callable[[str], Any]] = {"INT": int, "BIGINT": int, "DOUBLE": float, "BOOLEAN": flag_value}
 
 
 class PayloadReader:
@@ -225,7 +215,7 @@ class PayloadReader:
 
 def _level(column: Field, text: str) -> Any:
     try:
-        return level_value(column.type.kind, text)
+        return _LEVEL_READERS.get(column.type.kind, str)(text)
     except ValueError:
         detail = f'the topic has "{text[:60]}", which is not {column.type}'
         raise error("invalid_value", field=column.name, detail=detail) from None
