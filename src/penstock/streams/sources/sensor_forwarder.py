@@ -206,8 +206,6 @@ class Outbox:
         self._parcel: ReadingArrays | None = None
         self._future: Future[IngestReceipt] | None = None
         self._retry_at_s = 0.0
-        self.lost = 0
-        self.last_error: str | None = None
 
     @property
     def is_full(self) -> bool:
@@ -257,12 +255,10 @@ class Outbox:
 
     def _refused(self, cause: BaseException, now_s: float) -> None:
         """Keep the parcel for another try where the cause will pass, give it up where it will not."""
-        self.last_error = str(cause)
         if will_pass(cause):
             self._retry_at_s = now_s + _RETRY_S
             return
         assert self._parcel is not None
-        self.lost += len(self._parcel.sids)
         _LOGGER.error("%d readings of table %s were refused: %s", len(self._parcel.sids), self.table.name, cause)
         self._parcel = None
 
