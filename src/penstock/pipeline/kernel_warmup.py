@@ -39,7 +39,7 @@ from penstock.operators.join.kernels.value_order import ValueRanges
 from penstock.operators.join.papers.ranges import against, match_ranges
 from penstock.operators.join.papers.registry import ALGORITHMS
 from penstock.operators.join.papers.sides import Counters, Side
-from penstock.streams.ingest import deduplication, rules
+from penstock.streams.ingest import rules
 from penstock.types import BIGINT, BOOLEAN, DOUBLE, INT, Type
 
 _ROWS = 8
@@ -49,7 +49,6 @@ _TYPES: dict[str, Type] = {"x": DOUBLE, "n": BIGINT, "k": INT}
 def ingest() -> None:
     """What every reading passes on its way into the log."""
     rules.warm_up()
-    deduplication.warm_up()
 
 
 def selections() -> None:

@@ -22,8 +22,6 @@ from penstock.clock import Clock, format_timestamp
 from penstock.clock_guard import FOLLOWED_US, ClockStatus, clock_status
 from penstock.errors import CONDITIONS, error, suggest
 from penstock.settings import Settings
-from penstock.streams.ingest.deduplication import key_fields
-from penstock.streams.ingest.deduplication import warm_up as warm_up_keys
 from penstock.streams.ingest.idempotency import HOUR_US, pack_receipt
 from penstock.streams.ingest.readings import (
     Discovery,
@@ -35,7 +33,7 @@ from penstock.streams.ingest.readings import (
     read_resolved,
     require_stream,
 )
-from penstock.streams.ingest.rules import ACCEPTED, AHEAD, BEFORE, DUPLICATE, NO_TIME, warm_up
+from penstock.streams.ingest.rules import ACCEPTED, AHEAD, BEFORE, DUPLICATE, NO_TIME, key_fields, warm_up
 from penstock.streams.ingest.sensor_order import Verdict
 from penstock.streams.ingest.table_states import IngestTables, TableIngest
 from penstock.streams.log.stream_log import StreamLog
@@ -130,7 +128,6 @@ class Ingest:
     def restore(self, tables: Iterable[Table]) -> None:
         """Read what must be known of the log now rather than at a table's first push; load compiled code too."""
         warm_up()
-        warm_up_keys()
         pa.array([0])  # the first one imports pandas: most of a second, which no sender should wait for
         for table in tables:
             if table.stream is not None:

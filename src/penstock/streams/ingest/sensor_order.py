@@ -22,7 +22,6 @@ import pyarrow as pa
 
 from penstock.catalog.model import TIME_COLUMN, VERSION_COLUMN, Table
 from penstock.errors import PenstockError
-from penstock.streams.ingest.deduplication import KeyMemory, key_fields
 from penstock.streams.ingest.rules import (
     ACCEPT,
     CLAMP,
@@ -30,8 +29,10 @@ from penstock.streams.ingest.rules import (
     NO_TIME,
     REFUSE,
     Decisions,
+    KeyMemory,
     OrderState,
     apply_rules,
+    key_fields,
     raise_newest,
     take_back,
 )
