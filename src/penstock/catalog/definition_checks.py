@@ -6,10 +6,10 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from penstock.catalog.definition_json import journal_form
 from penstock.catalog.model import NewQuery, QueryDefinition, Sink, StreamColumn, Table
 from penstock.catalog.rollup_records import RollupDefinition
 from penstock.catalog.state import CatalogState
-from penstock.catalog.values import journal_form
 from penstock.errors import PenstockError, error, suggest
 from penstock.types import TEXT, Field
 

@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.catalog.definition_json import arrow_array, journal_form
 from penstock.catalog.model import Table
-from penstock.catalog.values import arrow_array, journal_form
 from penstock.types import TEXT, Field
 
 
