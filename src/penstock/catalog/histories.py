@@ -140,11 +140,7 @@ class ObservationHistory:
     def open(self, table_id: int, sids: Iterable[int], at_us: int) -> None:
         observed = self._spans.setdefault(table_id, {})
         for sid in sids:
-            spans = observed.get(sid)
-            if spans is None:
-                observed[sid] = [(at_us, None)]
-            else:
-                spans.append((at_us, None))
+            observed.setdefault(sid, []).append((at_us, None))
 
     def close(self, table_id: int, sids: Iterable[int], at_us: int) -> None:
         observed = self._spans.get(table_id, {})
