@@ -204,8 +204,6 @@ _EXACT: dict[str, frozenset[type]] = {
     "TEXT": frozenset({str, type(None)}),
     "BINARY": frozenset({bytes, type(None)}),
 }
-_TEXTS = frozenset({str, type(None)})
-_WHOLE = frozenset({int, type(None)})
 _UTC = pa.timestamp("us", tz="UTC")
 
 
@@ -216,9 +214,9 @@ def column_from_values(wanted: Type, values: Sequence[Any], report: Report) -> p
     try:
         if kinds <= _EXACT.get(wanted.kind, frozenset()):
             return pa.array(values, arrow_type)
-        if wanted.kind == "TIMESTAMP" and kinds <= _TEXTS:
+        if wanted.kind == "TIMESTAMP" and kinds <= _EXACT["TEXT"]:
             return _in_range(_parse_times(pa.array(values, pa.string())))
-        if wanted.kind == "TIMESTAMP" and kinds <= _WHOLE:
+        if wanted.kind == "TIMESTAMP" and kinds <= _EXACT["INT"]:
             return _in_range(pa.array(values, pa.int64()).view(_UTC))
     except (pa.ArrowException, OverflowError, ValueError):
         pass

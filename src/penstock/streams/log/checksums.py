@@ -33,15 +33,10 @@ _seen: dict[str, tuple[int, int]] = {}  # size and time of change of files that 
 _lock = threading.Lock()
 
 
-def sealed(schema: pa.Schema, batches: Sequence[pa.RecordBatch]) -> pa.Schema:
-    """The schema to write these batches with."""
-    sums = [_head_sum(schema), *(_sum(pa.ipc.read_message(batch.serialize())) for batch in batches)]
-    return schema.with_metadata({**(schema.metadata or {}), SEAL: json.dumps(sums).encode()})
-
-
 def sealed_file(schema: pa.Schema, batches: Sequence[pa.RecordBatch]) -> Callable[[Path], None]:
     """What writes these batches to a file, for `atomic_file.store`."""
-    written_with = sealed(schema, batches)
+    sums = [_head_sum(schema), *(_sum(pa.ipc.read_message(batch.serialize())) for batch in batches)]
+    written_with = schema.with_metadata({**(schema.metadata or {}), SEAL: json.dumps(sums).encode()})
 
     def write(path: Path) -> None:
         with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, written_with) as writer:

@@ -115,14 +115,9 @@ class StreamManager:
     def release(self, holder: str) -> None:
         """The holder wants nothing any more."""
         with self._lock:
-            changes = {
-                table_id: demand.replace(holder, NO_SENSORS)
-                for table_id, demand in self._tables.items()
-                if holder in demand.holders
-            }
-        for table_id, changed in changes.items():
-            if len(changed):
-                self._settle(table_id, changed)
+            held = [table_id for table_id, demand in self._tables.items() if holder in demand.holders]
+        for table_id in held:
+            self.demand(holder, table_id, NO_SENSORS)
 
     def refresh(self, table_id: int | None = None) -> None:
         """The catalog changed: sensors came, went or moved, or a table did. Keeps ALWAYS ON tables open."""
