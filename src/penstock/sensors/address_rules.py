@@ -293,15 +293,8 @@ class SensorFiles:
 
 
 def _kind(mode: int) -> str:
-    for is_kind, name in (
-        (stat.S_ISDIR, "a folder"),
-        (stat.S_ISFIFO, "a FIFO"),
-        (stat.S_ISSOCK, "a socket"),
-        (stat.S_ISLNK, "a link"),
-    ):
-        if is_kind(mode):
-            return name
-    return "a device"
+    names = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket", stat.S_IFLNK: "a link"}
+    return names.get(stat.S_IFMT(mode), "a device")
 
 
 LINE_MAX_BYTES = 1 << 20
