@@ -9,7 +9,7 @@ from __future__ import annotations
 import fcntl
 import os
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -50,8 +50,8 @@ class Token:
 class Accounts:
     """All users and tokens by name."""
 
-    users: Mapping[str, User] = field(default_factory=dict)
-    tokens: Mapping[str, Token] = field(default_factory=dict)
+    users: dict[str, User] = field(default_factory=dict)
+    tokens: dict[str, Token] = field(default_factory=dict)
 
     @property
     def empty(self) -> bool:

@@ -11,7 +11,8 @@ import hashlib
 import hmac
 import secrets
 import threading
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -175,37 +176,26 @@ class Users:
     def create_user(self, name: str, role: Role, password: str | None, if_not_exists: bool = False) -> None:
         _check_name(name, "user")
         kept = self._hashed(password)
-
-        def change(now: Accounts) -> Accounts:
-            if name in now.users:
-                if if_not_exists:
-                    return now
+        with self._changing() as accounts:
+            if name not in accounts.users:
+                accounts.users[name] = User(name, role, kept, self.clock.now_us())
+            elif not if_not_exists:
                 raise error("already_exists", kind="user", name=name)
-            return replace(now, users={**now.users, name: User(name, role, kept, self.clock.now_us())})
-
-        self._change(change)
 
     def alter_user(self, name: str, role: Role | None = None, password: str | None = None) -> None:
         kept = self._hashed(password)
-
-        def change(now: Accounts) -> Accounts:
-            user = _find_user(now, name)
-            changed = replace(user, role=role or user.role, password=kept or user.password)
-            return replace(now, users={**now.users, name: changed})
-
-        self._change(change)
+        with self._changing() as accounts:
+            user = _find_user(accounts, name)
+            accounts.users[name] = replace(user, role=role or user.role, password=kept or user.password)
 
     def drop_user(self, name: str, if_exists: bool = False) -> None:
         """Its tokens go, too."""
-
-        def change(now: Accounts) -> Accounts:
-            if if_exists and name not in now.users:
-                return now
-            _find_user(now, name)
-            users = {n: u for n, u in now.users.items() if n != name}
-            return Accounts(users, {n: t for n, t in now.tokens.items() if t.owner != name})
-
-        self._change(change)
+        with self._changing() as accounts:
+            if if_exists and name not in accounts.users:
+                return
+            del accounts.users[_find_user(accounts, name).name]
+            for token in [t.name for t in accounts.tokens.values() if t.owner == name]:
+                del accounts.tokens[token]
 
     def create_token(self, name: str, role: Role, owner: str | None = None, expires_us: int | None = None) -> str:
         """The token itself, this once: only its hash is kept."""
@@ -213,25 +203,18 @@ class Users:
         if expires_us is not None and expires_us <= self.clock.now_us():
             raise error("invalid_option", option="valid until", detail="that time has passed")
         text = new_token()
-
-        def change(now: Accounts) -> Accounts:
-            if name in now.tokens:
+        with self._changing() as accounts:
+            if name in accounts.tokens:
                 raise error("already_exists", kind="token", name=name)
             if owner is not None:
-                _find_user(now, owner)
-            made = Token(name, role, token_digest(text), owner, self.clock.now_us(), expires_us)
-            return replace(now, tokens={**now.tokens, name: made})
-
-        self._change(change)
+                _find_user(accounts, owner)
+            accounts.tokens[name] = Token(name, role, token_digest(text), owner, self.clock.now_us(), expires_us)
         return text
 
     def drop_token(self, name: str, if_exists: bool = False) -> None:
-        def change(now: Accounts) -> Accounts:
-            if name not in now.tokens and not if_exists:
-                raise error("token_not_found", token=name, hint=suggest(name, now.tokens))
-            return replace(now, tokens={n: t for n, t in now.tokens.items() if n != name})
-
-        self._change(change)
+        with self._changing() as accounts:
+            if accounts.tokens.pop(name, None) is None and not if_exists:
+                raise error("token_not_found", token=name, hint=suggest(name, accounts.tokens))
 
     def _hashed(self, password: str | None) -> str | None:
         if password is None:
@@ -239,23 +222,22 @@ class Users:
         check_password(password)
         return hash_password(password, self._cost)
 
-    def _change(self, change: Callable[[Accounts], Accounts]) -> None:
+    @contextmanager
+    def _changing(self) -> Iterator[Accounts]:
+        """A copy to change, which is written at the end of the block. Refused where no caller could change users any more."""
         with self._lock, self._file.locked():
             before = self._file.read()
-            after = self._checked(change(before))
-            if after is not before:
+            after = Accounts(dict(before.users), dict(before.tokens))
+            yield after
+            if not (after.empty or after.has_admin or self._setting is not None):
+                raise error(
+                    "invalid_definition",
+                    detail="no user could administer this server any more",
+                    hint="have an admin first: CREATE USER name PASSWORD '...' ROLE admin",
+                )
+            if after != before:
                 self._file.write(after)
             self._read = (self._file.stamp(), after)
-
-    def _checked(self, after: Accounts) -> Accounts:
-        """Refuse a change after which no caller could change users any more."""
-        if after.empty or after.has_admin or self._setting is not None:
-            return after
-        raise error(
-            "invalid_definition",
-            detail="no user could administer this server any more",
-            hint="have an admin first: CREATE USER name PASSWORD '...' ROLE admin",
-        )
 
 
 def as_caller(user: User) -> Caller:
