@@ -65,7 +65,9 @@ def checked_rows(table: Table, rows: Sequence[Sequence[Any]]) -> list[Row]:
         except ValueError:
             raise _misfit(table, fields, row) from None
     _check_keys(table, plain)
-    _check_required(table, plain)
+    for place, column in enumerate(table.columns):
+        if column.required and any(row[place] is None for row in plain):
+            raise error("not_null_violation", column=column.name, table=table.name)
     return plain
 
 
@@ -78,12 +80,6 @@ def _misfit(table: Table, fields: Sequence[Field], row: Sequence[Any]) -> Pensto
                 "type_mismatch", detail=f'column "{field.name}" of {table.name} is {field.type}, not {value!r}'
             )
     raise AssertionError("a row that does not fit has a value that does not")
-
-
-def _check_required(table: Table, rows: Sequence[Row]) -> None:
-    for place, column in enumerate(table.columns):
-        if column.required and any(row[place] is None for row in rows):
-            raise error("not_null_violation", column=column.name, table=table.name)
 
 
 def _check_keys(table: Table, rows: Sequence[Row]) -> None:

@@ -244,10 +244,6 @@ def _at(found: dict[str, Any], path: list[str]) -> Any:
     return value
 
 
-def _topic(text: str) -> TopicPattern | None:
-    return TopicPattern(text) if text else None
-
-
 def _qos(text: str) -> int:
     if text not in ("0", "1"):
         raise ValueError(f'"{text}" is neither 0 nor 1')
@@ -280,7 +276,7 @@ OPTIONS = (
         "topic",
         "",
         "Topic with static columns in braces: 'plant/{site}/{sensor}/ppm'; + and # too. Empty: each sensor's address is its topic.",
-        _topic,
+        lambda text: TopicPattern(text) if text else None,
     ),
     Option("qos", "1", "1: every message is stored before it is acknowledged; 0: what is lost is lost.", _qos),
     Option(

@@ -203,6 +203,7 @@ _NUMBERS = itertools.count(1)
 _ONLY_IF_NEW = 1  # retained messages come with a subscription that was not there before
 _NEVER = 2
 _GOODBYE_S = 2.0
+_TOPICS_AT_ONCE = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,14 +325,15 @@ class Client:
     def subscribe(self, topics: Iterable[str]) -> None:
         retained = _ONLY_IF_NEW if self._retained else _NEVER
         wanted: list[Any]
-        for chunk in _chunks(list(topics), 100):
+        asked = list(topics)
+        for chunk in (asked[at : at + _TOPICS_AT_ONCE] for at in range(0, len(asked), _TOPICS_AT_ONCE)):
             if self._v5:
                 wanted = [(t, SubscribeOptions(qos=self._qos, retainHandling=retained)) for t in chunk]
             else:
                 wanted = [(t, self._qos) for t in chunk]
             code, mid = self._client.subscribe(wanted)
             self._check(code)
-            self._asked[mid] = list(chunk)
+            self._asked[mid] = chunk
             self._subscribed.update(chunk)
 
     @property
@@ -404,7 +406,3 @@ def _wait_for_end(connection: socket.socket) -> None:
     except OSError:
         # It takes too long, or was rude.
         return
-
-
-def _chunks(items: list[str], size: int) -> list[list[str]]:
-    return [items[at : at + size] for at in range(0, len(items), size)]

@@ -125,7 +125,9 @@ class KeyFile:
         is_new = not self._path.exists()
         make_folder(self._path.parent)
         if not is_new and self._path.stat().st_size > 2 * self._size_kept + _REWRITE_BYTES:
-            self._rewrite(self.read(now_us))
+            body = _lines(self.read(now_us))
+            store(self._temporary, self._path, lambda path: path.write_bytes(body), at="keys")
+            self._size_kept = len(body)
         with self._path.open("ab") as file:
             # A line break first ends whatever a crash left torn.
             file.write(b"\n" + _lines(records))
@@ -133,11 +135,6 @@ class KeyFile:
             os.fsync(file.fileno())
         if is_new:
             sync_folder(self._path.parent)
-
-    def _rewrite(self, records: list[Record]) -> None:
-        body = _lines(records)
-        store(self._temporary, self._path, lambda path: path.write_bytes(body), at="keys")
-        self._size_kept = len(body)
 
 
 def stored_keys(folder: Path, file: KeyFile, now_us: int) -> list[Record]:

@@ -297,17 +297,14 @@ class Discovery:
             if key not in problems:
                 row, problem = _row(table, readings, index, key)
                 if problem is None and len(found) >= room:
-                    problem = self._full(table)
+                    detail = f'table "{table.name}" has {self._most} sensors; no more are discovered'
+                    problem = error("limit_reached", detail=f"{detail} (discover_max_sensors)")
                 if problem is None:
                     found[key] = row
                     continue
                 problems[key] = problem
             readings.bad[index] = ReadingRefusal(index, problems[key].condition, problems[key].message)
         return list(found.values())
-
-    def _full(self, table: Table) -> PenstockError:
-        detail = f'table "{table.name}" has {self._most} sensors; no more are discovered'
-        return error("limit_reached", detail=f"{detail} (discover_max_sensors)")
 
 
 def _row(table: Table, readings: Readings, index: int, key: tuple[Any, ...]) -> tuple[list[Any], PenstockError | None]:

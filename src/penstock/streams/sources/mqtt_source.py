@@ -302,7 +302,9 @@ class MqttSource:
         self.inbox.came(len(messages), sum(len(message.payload or b"") for message in messages))
         if table is None:
             return None
-        reader = self._reader_of(table)
+        if self._reader is None or self._reader.table is not table:
+            self._reader = PayloadReader(table, self.options)
+        reader = self._reader
         rows: list[dict[str, Any]] = []
         for message in messages:
             if message.qos and self._unsaid and self._was_read(message):
@@ -326,11 +328,6 @@ class MqttSource:
     def _refuse_long(self, message: MessageIn) -> None:
         problem = error("body_too_large", limit=self.rules.line_max_bytes)
         self.inbox.refuse(problem.condition, f"{message.topic[:100]}: {problem.message} (line_max_bytes)")
-
-    def _reader_of(self, table: Table) -> PayloadReader:
-        if self._reader is None or self._reader.table is not table:
-            self._reader = PayloadReader(table, self.options)
-        return self._reader
 
     def _was_read(self, message: MessageIn) -> bool:
         """Whether this is the repeat of a message that was read before a connection broke.

@@ -231,7 +231,11 @@ class Outbox:
         if self._future is not None:
             if not self._future.done():
                 return
-            self._finish(self._future, now_s)
+            cause, self._future = self._future.exception(), None
+            if cause is None:
+                self._parcel = None
+            else:
+                self._refused(cause, now_s)
         if self._parcel is None:
             self._parcel = self._pack()
         if self._parcel is None or now_s < self._retry_at_s:
@@ -244,14 +248,6 @@ class Outbox:
             self._refused(cause, now_s)
         else:
             self._future.add_done_callback(lambda _: self._wake())
-
-    def _finish(self, future: Future[IngestReceipt], now_s: float) -> None:
-        self._future = None
-        cause = future.exception()
-        if cause is None:
-            self._parcel = None
-        else:
-            self._refused(cause, now_s)
 
     def _refused(self, cause: BaseException, now_s: float) -> None:
         """Keep the parcel for another try where the cause will pass, give it up where it will not."""
