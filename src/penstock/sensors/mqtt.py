@@ -183,9 +183,7 @@ class PayloadReader:
             if value is not _NOTHING:
                 known = self._place(row, name, value) or known
         for name, value in found.items():
-            if name in self._paths or name in self._mapped:
-                continue
-            if name == self._time:
+            if name in self._paths or name in self._mapped or name == self._time:
                 continue
             if name in self._fields or name in self._static:
                 known = self._place(row, name, value) or known
