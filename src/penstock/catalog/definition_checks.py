@@ -124,11 +124,8 @@ def users_by_name(
             users["stream_type", table.stream.stream_type].append(("table", table.name))
     for query in queries:
         me = ("query", query.name)
-        for kind, names in (
-            ("table", query.reads_tables),
-            ("query", query.reads_queries),
-            ("function", query.reads_functions),
-        ):
+        reads = {"table": query.reads_tables, "query": query.reads_queries, "function": query.reads_functions}
+        for kind, names in reads.items():
             for name in dict.fromkeys(names):
                 users[kind, name].append(me)
     for rollup in rollups:

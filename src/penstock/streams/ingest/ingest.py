@@ -293,34 +293,30 @@ def check_clock(table: Table, times: Times | None, clock: ClockStatus) -> None:
 
 
 def refuse(table: Table, readings: Readings, vids: Any, verdict: Verdict) -> tuple[ReadingRefusal, ...]:
-    """A refusal for every reading that is not accepted, in the order sent."""
+    """A refusal for every reading that is not accepted, in the order sent: from the codes of `rules` to what a sender reads."""
     options = table.options
     found: list[ReadingRefusal] = []
     for index in np.flatnonzero(verdict.code != ACCEPTED).tolist():
         if index in readings.bad:
             found.append(readings.bad[index])
             continue
-        code = int(verdict.code[index])
-        if vids[index] < 0:
-            found.append(_say(index, "sensor_not_found", table=table.name, key=_sensor(table, readings, index)))
-            continue
-        ts = format_timestamp(int(verdict.times[index]))
-        if code == AHEAD:
-            found.append(_say(index, "too_far_ahead", ts=ts, max_ahead=format_duration(options.max_ahead_us)))
+        code, known = int(verdict.code[index]), vids[index] >= 0
+        ts = format_timestamp(int(verdict.times[index])) if known else ""  # without a sensor it may have no time
+        if not known:
+            condition, facts = "sensor_not_found", {"table": table.name, "key": _sensor(table, readings, index)}
+        elif code == AHEAD:
+            condition, facts = "too_far_ahead", {"ts": ts, "max_ahead": format_duration(options.max_ahead_us)}
         elif code == BEFORE:
-            found.append(_say(index, "before_retention", ts=ts, retention=format_duration(options.retention_us or 0)))
+            condition, facts = "before_retention", {"ts": ts, "retention": format_duration(options.retention_us or 0)}
         elif code == DUPLICATE:
             assert options.deduplicate is not None
             within = format_duration(options.deduplicate.within_us)
-            found.append(_say(index, "duplicate_reading", key=_key(table, readings, verdict, index), within=within))
+            condition, facts = "duplicate_reading", {"key": _key(table, readings, verdict, index), "within": within}
         else:
             newest = format_timestamp(int(verdict.old_newest[index]))
-            found.append(_say(index, "out_of_order", ts=ts, newest=newest))
+            condition, facts = "out_of_order", {"ts": ts, "newest": newest}
+        found.append(ReadingRefusal(index, condition, CONDITIONS[condition].template.format(**facts)))
     return tuple(found)
-
-
-def _say(index: int, condition: str, **parameters: Any) -> ReadingRefusal:
-    return ReadingRefusal(index, condition, CONDITIONS[condition].template.format(**parameters))
 
 
 def _sensor(table: Table, readings: Readings, index: int) -> str:
@@ -332,13 +328,9 @@ def _sensor(table: Table, readings: Readings, index: int) -> str:
 def _key(table: Table, readings: Readings, verdict: Verdict, index: int) -> str:
     assert table.stream is not None
     by_name = {f.name: column for f, column in zip(table.stream.fields, readings.fields, strict=True)}
-    parts = []
-    for name in key_fields(table):
-        if name == TIME_COLUMN:
-            parts.append(f"{name} = {format_timestamp(int(verdict.times[index]))}")
-        else:
-            parts.append(f"{name} = {_show(by_name[name][index])}")
-    return ", ".join(parts) or "the same sensor"
+    shown = {n: _show(by_name[n][index]) for n in key_fields(table) if n != TIME_COLUMN}
+    ts = format_timestamp(int(verdict.times[index]))
+    return ", ".join(f"{n} = {shown.get(n, ts)}" for n in key_fields(table)) or "the same sensor"
 
 
 def _show(value: pa.Scalar) -> str:

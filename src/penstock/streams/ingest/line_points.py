@@ -81,9 +81,7 @@ class LineWriter:
         for number, piece in line_pieces(body):
             points, bad = parse_lines(piece, number)
             self.counts.came(len(points) + len(bad), len(piece))
-            of_piece = LineReport()
-            for line in bad:
-                of_piece.errors.append(LineError(line.line, "invalid_body", line.reason, line.text))
+            of_piece = LineReport(errors=[LineError(b.line, "invalid_body", b.reason, b.text) for b in bad])
             try:
                 self._store(points, unit, of_piece)
             finally:
