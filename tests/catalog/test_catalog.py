@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.catalog.catalog import users_by_name
-from penstock.catalog.model import Function, StreamColumn, StreamType, TableOptions
-from penstock.catalog.query_definitions import NewQuery
+from penstock.catalog.definition_checks import users_by_name
+from penstock.catalog.model import Function, NewQuery, StreamColumn, StreamType, TableOptions
 from penstock.catalog.state import load_state
 from penstock.types import DOUBLE, Field
 from tests.catalog.bench import READING, STATIC, CatalogBench, everything, refused

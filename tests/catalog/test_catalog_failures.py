@@ -9,9 +9,7 @@ from pathlib import Path
 import pytest
 
 from penstock.catalog import journal
-from penstock.catalog.entry import Entry
-from penstock.catalog.model import TableOptions
-from penstock.catalog.query_definitions import NewQuery
+from penstock.catalog.model import Entry, NewQuery, TableOptions
 from penstock.catalog.state import CatalogState, load_state
 from penstock.errors import PenstockError
 from tests.catalog.bench import READING, CatalogBench, everything, refused

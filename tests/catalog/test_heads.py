@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.catalog.heads import HeadHistory
-from penstock.catalog.query_definitions import NewQuery
+from penstock.catalog.histories import HeadHistory
+from penstock.catalog.model import NewQuery
 from tests.catalog.bench import CatalogBench
 
 

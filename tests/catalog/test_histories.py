@@ -17,8 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock.catalog import journal
-from penstock.catalog.model import Deduplicate, Function, StreamColumn, StreamType, TableOptions
-from penstock.catalog.query_definitions import NewQuery
+from penstock.catalog.model import Deduplicate, Function, NewQuery, StreamColumn, StreamType, TableOptions
 from penstock.catalog.rollup_records import RollupDefinition, RollupFile, RollupStep, Tier
 from penstock.catalog.state import CatalogState, load_state
 from penstock.errors import PenstockError
@@ -199,7 +198,7 @@ def live_through(folder: Path, draw: st.DataObject) -> None:
             assert (bench.state.position, plain(bench.state)) == before
         remembered[bench.state.position] = plain(bench.state)
         for entry in reader.read():
-            follower.apply(entry)
+            follower.apply_many([entry])
         assert plain(follower) == plain(bench.state)
     for position, expected in remembered.items():
         assert plain(load_state(folder, upto=position)) == expected

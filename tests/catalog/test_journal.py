@@ -50,9 +50,8 @@ def test_entries_that_are_decoded_one_by_one_are_those_that_are_read_at_once(tmp
     whole = JournalReader(tmp_path).read()
     reader = JournalReader(tmp_path)
     two, rest = reader.entries(upto=2), reader.entries()
-    assert (list(two), list(rest), len(rest), rest[-1]) == (whole[:2], whole[2:], 3, whole[-1])
-    assert list(two + rest) == list(two) + list(rest) == whole
-    assert list((two + rest)[1:4]) == whole[1:4] and not reader.entries(upto=9)
+    assert (list(two), list(rest), rest[-1]) == (whole[:2], whole[2:], whole[-1])
+    assert list(two) + list(rest) == whole and not list(reader.entries(upto=9))
 
 
 def test_a_tail_torn_at_any_byte_is_cut_off_and_written_over(tmp_path: Path) -> None:

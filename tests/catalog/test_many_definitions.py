@@ -6,7 +6,7 @@ import time
 
 import pyarrow as pa
 
-from penstock.catalog.query_definitions import NewQuery
+from penstock.catalog.model import NewQuery
 from tests.catalog.bench import CatalogBench
 
 

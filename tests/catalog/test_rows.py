@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.catalog.definition_json import arrow_array, journal_form
 from penstock.catalog.model import StreamColumn, Table
 from penstock.catalog.rows import ALIVE, StaticRows
-from penstock.catalog.values import arrow_array, journal_form
 from penstock.types import DOUBLE, INT, TEXT, Field, parse_type
 
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from penstock.catalog import journal, writer
+from penstock.catalog import catalog, journal
 from penstock.catalog.folder_format import read_format
 from penstock.catalog.journal import JournalMoved, JournalReader, JournalWriter, journal_file, journal_files
 from penstock.catalog.model import TableOptions
@@ -60,7 +60,7 @@ def test_a_snapshot_and_the_lines_after_it_give_the_state_of_the_whole_journal(d
         reader = JournalReader(Path(name))
         reader.entries(upto=middle)
         for entry in reader.entries():
-            restored.apply(entry)
+            restored.apply_many([entry])
             if entry.pos in states:
                 assert plain(restored) == states[entry.pos]
         whole = load_state(Path(name))
@@ -74,7 +74,7 @@ def test_a_snapshot_and_the_lines_after_it_give_the_state_of_the_whole_journal(d
 @given(st.data())
 def test_any_covered_prefix_may_be_removed_or_damaged(draw: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(writer, "SNAPSHOT_ENTRIES", draw.draw(st.integers(1, 5)))
+        patch.setattr(catalog, "SNAPSHOT_ENTRIES", draw.draw(st.integers(1, 5)))
         folder = Path(name)
         bench = CatalogBench(folder)
         states = live(bench, draw)
@@ -165,7 +165,7 @@ def test_lines_of_a_server_that_was_killed_are_covered_from_the_next_start_on(tm
 
 
 def test_the_journal_stops_growing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writer, "SNAPSHOT_ENTRIES", 10)
+    monkeypatch.setattr(catalog, "SNAPSHOT_ENTRIES", 10)
     bench = CatalogBench(tmp_path)
     bench.make_sensors()
     reader, behind = JournalReader(tmp_path), JournalReader(tmp_path)

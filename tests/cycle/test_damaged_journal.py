@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.catalog import writer
+from penstock.catalog import catalog
 from penstock.catalog.journal import journal_file, journal_files
 from penstock.catalog.snapshot import list_snapshots
 from penstock.cycle import definitions
@@ -82,7 +82,7 @@ def test_a_damaged_entry_that_kept_cycles_name_is_covered_by_the_snapshot(
 def test_a_journal_without_its_first_lines_starts_also_where_no_commit_record_is_left(
     pipes: Callable[..., Pipe], monkeypatch: pytest.MonkeyPatch, lost: bool
 ) -> None:
-    monkeypatch.setattr(writer, "SNAPSHOT_ENTRIES", 2)
+    monkeypatch.setattr(catalog, "SNAPSHOT_ENTRIES", 2)
     pipe = pipes(intervals=Intervals(snapshot_cycles=4), cycles_keep=2)
     fill(pipe)
     pipe.db._tidy()

@@ -28,8 +28,8 @@ def test_cycles_of_every_kind_run_only_kernels_that_were_rehearsed(tmp_path: Pat
 
 def test_without_a_folder_to_write_to_every_process_compiles_for_itself() -> None:
     script = (
-        "from penstock.expr.kernel import cache_folder; from penstock.streams.ingest import keys;"
-        "keys.warm_up(); print(cache_folder(), keys._number_rows.stats.cache_path)"
+        "from penstock.expr.kernel import cache_folder; from penstock.streams.ingest import rules;"
+        "rules.warm_up(); print(cache_folder(), rules._number_rows.stats.cache_path)"
     )
     # A locator that fits no file of ours: to Numba the same as folders that cannot be written to.
     assert python("-c", script, NUMBA_CACHE_LOCATOR_CLASSES="IPythonCacheLocator") == "None None\n"

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.security.secrets import Cost
-from penstock.security.users import Users
+from penstock.security.users import Cost, Users
 from penstock.settings import Settings
 from tests.server.asgi import Http
 from tests.support.pipe import Pipe

@@ -14,8 +14,7 @@ from typing import Any
 
 import pytest
 
-from penstock.security.secrets import Cost
-from penstock.security.users import Users
+from penstock.security.users import Cost, Users
 from penstock.settings import Settings
 from tests.server.asgi import Http
 from tests.support.pipe import Pipe
@@ -369,7 +368,7 @@ def test_each_kind_connects_to_the_address_that_was_checked(
                 # A webhook posts, a client of MQTT sends CONNECT, one of PostgreSQL asks for TLS or begins.
                 first.add(peer.recv(1))
         assert first == {b"P", b"\x10", b"\x00"}
-        assert {Path(place).name for place in places} == {"targets.py"}
+        assert {Path(place).name for place in places} == {"address_rules.py"}
     finally:
         listener.close()  # those that still wait for an answer get an end
         plant.close()

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from penstock.security.guesses import ENTRIES_MAX, FREE_GUESSES, LONGEST_WAIT_S, Guesses, address_key
-from penstock.security.secrets import new_token
+from penstock.security.users import new_token
 from penstock.settings import Settings
 from tests.security.conftest import World
 from tests.security.test_sessions import sign_in

@@ -20,7 +20,7 @@ runner = CliRunner()
 
 @pytest.fixture(autouse=True)
 def cheap(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("penstock.security.secrets.Cost.__init__.__defaults__", (1, 1, 1))
+    monkeypatch.setattr("penstock.security.users.Cost.__init__.__defaults__", (1, 1, 1))
     monkeypatch.chdir(tmp_path)
 
 

@@ -176,7 +176,7 @@ def test_nothing_is_acknowledged_and_not_much_is_read_while_the_log_takes_nothin
     assert plant.facts()["in_flight"] <= 20
     assert plant.facts()["messages"] <= 20
     for _, _, source in plant.db.sources._running.values():
-        source._sending.delivery._push = push
+        source._delivery._push = push
     monkeypatch.setattr(inbox, "_push", push)
     plant.wait_for(300)
     assert [row[0] for row in plant.rows("seq")] == list(range(300))

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from penstock.catalog.model import Table
-from penstock.clock import WallClock
-from penstock.sensors.mqtt_source import MqttSource
 from penstock.sensors.registry import find_connector, parse_options
+from penstock.streams.sources.mqtt_source import MqttSource
 from tests.sensors.mqtt_world import Plant, Publisher, wait_until
 from tests.support.mosquitto import Mosquitto, needs_mosquitto
 
@@ -19,7 +18,7 @@ pytestmark = needs_mosquitto
 
 
 class Store:
-    """An `Inbox` that stores nothing before it is told to."""
+    """A `TableInbox` that stores nothing before it is told to."""
 
     def __init__(self, table: Table) -> None:
         self._table = table
@@ -75,7 +74,7 @@ def opened(table: Table) -> Iterator[Callable[[Store], MqttSource]]:
     def start(store: Store) -> MqttSource:
         assert table.stream is not None
         connector = find_connector("mqtt")
-        made.append(MqttSource(store, parse_options(connector, table.stream.options), WallClock(), "one-identity"))
+        made.append(MqttSource(store, parse_options(connector, table.stream.options), "one-identity"))
         made[-1].start()
         wait_until(lambda: made[-1].facts().state == "connected")
         return made[-1]

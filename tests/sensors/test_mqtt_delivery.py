@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.sensors import mqtt_source
+from penstock.streams.sources import mqtt_source
 from tests.sensors.mqtt_world import Plant, Publisher, wait_until
 from tests.support.mosquitto import Mosquitto, needs_mosquitto
 

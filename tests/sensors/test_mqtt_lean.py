@@ -13,8 +13,7 @@ from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
-from penstock.sensors.mqtt_client import LeanClient, parts_of
-from penstock.sensors.mqtt_connection import CheckedClient
+from penstock.sensors.mqtt_client import CheckedClient, LeanClient, parts_of
 
 
 def properties(chance: random.Random) -> bytes:

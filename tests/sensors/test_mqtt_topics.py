@@ -12,8 +12,8 @@ from paho.mqtt.client import topic_matches_sub
 
 from penstock.catalog.model import StreamColumn, Table, TableOptions
 from penstock.errors import PenstockError
-from penstock.sensors.mqtt_connection import parse_url
-from penstock.sensors.mqtt_payload import PayloadReader, TopicPattern
+from penstock.sensors.mqtt import PayloadReader, TopicPattern
+from penstock.sensors.mqtt_client import parse_url
 from penstock.sensors.options import read_options
 from penstock.types import BOOLEAN, DOUBLE, INT, TEXT, Field
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from penstock.clock import SECOND
-from penstock.sensors.plume import HEIGHT_M, PLACES, WIDTH_M, Plume, position_of
+from penstock.sensors.signals import HEIGHT_M, PLACES, WIDTH_M, Plume, position_of
 
 NOON = 1_763_190_000 * SECOND
 HOUR = NOON + np.arange(0, 3600, dtype=np.int64) * SECOND

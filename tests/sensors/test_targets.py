@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from penstock.errors import PenstockError
-from penstock.sensors.targets import Targets, is_never, plain_address
+from penstock.sensors.address_rules import Targets, is_never, plain_address
 from penstock.sinks.postgres import checked_hosts
 
 NAMES = {

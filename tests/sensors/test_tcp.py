@@ -13,7 +13,7 @@ from penstock.clock import WallClock
 from penstock.errors import PenstockError
 from penstock.sensors.base import ReadResult, Sensor
 from penstock.sensors.registry import create_sensor
-from penstock.streams.sources.outbox import ReadChunk, pack
+from penstock.streams.sources.sensor_forwarder import ReadChunk, pack
 from penstock.streams.sources.sensor_state import OpenedSensor
 from tests.sensors.world import GAS, PATIENCE_S, World, table, wait_until
 

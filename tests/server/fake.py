@@ -20,8 +20,7 @@ from penstock.cancellation import check
 from penstock.database.inputs import LINES, WAYS_IN
 from penstock.errors import PenstockError, error
 from penstock.security.audit import Audit
-from penstock.security.secrets import Cost
-from penstock.security.users import Users
+from penstock.security.users import Cost, Users
 from penstock.streams.ingest.input_counts import InputCounts
 from penstock.streams.ingest.line_points import LineReport
 from penstock.streams.ingest.readings import IngestReceipt, ReadingRefusal

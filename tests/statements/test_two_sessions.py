@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from penstock.catalog.query_definitions import NewQuery
+from penstock.catalog.model import NewQuery
 from penstock.errors import PenstockError
 from penstock.statements import alter_query, create_query
 from tests.support.pipe import Pipe

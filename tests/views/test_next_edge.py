@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.catalog.query_definitions import NewQuery
+from penstock.catalog.model import NewQuery
 from penstock.clock import SECOND
 from penstock.sql.parse import parse_select
 from penstock.sql.plan import plan_to_json

@@ -16,16 +16,16 @@ import os
 import re
 import zlib
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, overload
+from typing import Any
 
 import orjson
 
-from penstock.catalog.entry import Entry
 from penstock.catalog.folder_format import upgrade_format
+from penstock.catalog.model import Entry
 from penstock.catalog.snapshot import list_snapshots, read_snapshot, snapshot_path
 from penstock.damage import damage_of
 from penstock.disk_sync import sync_folder
@@ -101,29 +101,17 @@ def _decode(text: bytes) -> Entry:
     return Entry(data["pos"], data["kind"], heads, data["at"], data["body"])
 
 
-class Entries(Sequence[Entry]):
+@dataclass(frozen=True, slots=True)
+class Entries:
     """Entries that are decoded when they are read: as dictionaries they take ten times the room of their lines."""
 
-    def __init__(self, texts: list[bytes]) -> None:
-        self._texts = texts
-
-    def __len__(self) -> int:
-        return len(self._texts)
+    texts: list[bytes]
 
     def __iter__(self) -> Iterator[Entry]:
-        return map(_decode, self._texts)
+        return map(_decode, self.texts)
 
-    @overload
-    def __getitem__(self, index: int) -> Entry: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> Entries: ...
-
-    def __getitem__(self, index: int | slice) -> Entry | Entries:
-        return Entries(self._texts[index]) if isinstance(index, slice) else _decode(self._texts[index])
-
-    def __add__(self, others: Entries) -> Entries:
-        return Entries(self._texts + others._texts)
+    def __getitem__(self, index: int) -> Entry:
+        return _decode(self.texts[index])
 
 
 @dataclass(slots=True)
@@ -189,7 +177,7 @@ class JournalReader:
         self._folder = folder
         self._path: Path | None = None  # the file that is being read; None: the next one is not there yet
         self._offset = 0
-        self._waiting = Entries([])
+        self._waiting: list[bytes] = []  # entries that were read and not returned yet
         self._positions: list[int] = []  # of those that wait
         self._returned = 0
         self._last = 0
@@ -210,7 +198,7 @@ class JournalReader:
             if reached < upto:  # the next one is a snapshot beyond it
                 detail = f"entries {reached + 1} to {self._positions[count] - 1} are no longer kept one by one"
                 raise error("corrupt_journal", position=upto, detail=detail)
-        found, self._waiting = self._waiting[:count], self._waiting[count:]
+        found, self._waiting = Entries(self._waiting[:count]), self._waiting[count:]
         if count:
             self._returned = self._positions[count - 1]
             del self._positions[:count]
@@ -218,7 +206,7 @@ class JournalReader:
 
     def waiting(self) -> Entries:
         """Entries that were read and not returned yet."""
-        return self._waiting
+        return Entries(self._waiting)
 
     def head(self) -> int:
         self._fetch()
@@ -274,7 +262,7 @@ class JournalReader:
         self._offset += found.whole
         self._positions += range(self._last + 1, self._last + 1 + len(found.texts))
         self._last += len(found.texts)
-        self._waiting += Entries(found.texts)
+        self._waiting = self._waiting + found.texts
         self.chain = found.chain
         if found.damage is not None:
             self.damage.append(found.damage)
@@ -317,7 +305,7 @@ class JournalReader:
                 self.damage.append(problem)
                 continue
             body = {"pos": position, "kind": SNAPSHOT, "heads": data["heads"]["last"], "at": data["at_us"]}
-            self._waiting += Entries([orjson.dumps({**body, "body": {"path": str(path)}})])
+            self._waiting = [*self._waiting, orjson.dumps({**body, "body": {"path": str(path)}})]
             self._positions.append(position)
             self._last, self.chain, self._offset = position, data["chain"], 0
             following = journal_file(self._folder, position + 1)

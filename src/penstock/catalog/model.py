@@ -1,12 +1,12 @@
-"""Definitions as people wrote them: plain frozen records, without behaviour beyond look-ups.
+"""Definitions as people wrote them, and the journal entries that say them: plain frozen records, only with look-ups.
 
 They are built by `sql` (from text) and by `CatalogState` (from journal entries), and read by all other packages.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import InitVar, dataclass, field, fields
+from typing import Any, Literal
 
 import orjson
 
@@ -145,6 +145,35 @@ class QueryDefinition:
         return plan
 
 
+def plan_text(plan: dict[str, Any]) -> bytes:
+    # A copy: what orjson gives keeps the buffer that it wrote into, several times as large.
+    return bytes(memoryview(orjson.dumps(plan)))
+
+
+@dataclass(frozen=True, slots=True)
+class NewQuery:
+    """A standing query as it is handed to the catalog."""
+
+    name: str
+    sql: str
+    plan: InitVar[dict[str, object]]
+    reads_tables: tuple[str, ...]
+    reads_queries: tuple[str, ...] = ()
+    reads_functions: tuple[str, ...] = ()
+    start_us: int | None = None
+    owner: str | None = None
+    description: str | None = None
+    strategy: str | None = None
+    stored_plan: bytes = field(init=False)  # of a thousand that come at once the plans take ten times the room
+
+    def __post_init__(self, plan: dict[str, object]) -> None:
+        object.__setattr__(self, "stored_plan", plan_text(plan))
+
+    def numbered(self, query_id: int) -> QueryDefinition:
+        """What the catalog keeps of it, under a number."""
+        return QueryDefinition(id=query_id, **{each.name: getattr(self, each.name) for each in fields(self)})
+
+
 @dataclass(frozen=True, slots=True)
 class Sink:
     """A way out: what a query's results are sent to. Options are as they were written, secrets among them."""
@@ -166,3 +195,14 @@ VERSION_COLUMN = Field("_vid", INT)  # in every logged row: which version of its
 ARRIVAL_COLUMN = Field("_at", TIMESTAMP)  # wall clock at append; only in valid-time tables
 SENSOR_COLUMN = Field("_sid", INT)  # which sensor a static version belongs to
 POSITION_COLUMN = Field("_pos", BIGINT)  # a row's log position
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One definition: its place in the total order, the log heads at that moment, and what it says."""
+
+    pos: int
+    kind: str
+    heads: dict[int, int]
+    at_us: int
+    body: dict[str, Any]

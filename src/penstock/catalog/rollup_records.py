@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import orjson
 
-from penstock.catalog.definition_json import plan_text
+from penstock.catalog.definition_json import to_json
+from penstock.catalog.model import plan_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,43 +80,22 @@ class RollupStep:
     gone_us: int | None = None
 
 
+# Members of the journal that are called otherwise than the fields that they hold.
+_STORED_AS = {"table_id": "table", "table": "table_name", "stored_plan": "plan"}
+
+
 def rollup_to_json(rollup: RollupDefinition) -> dict[str, Any]:
-    return {
-        "id": rollup.id,
-        "name": rollup.name,
-        "table": rollup.table_id,
-        "table_name": rollup.table,
-        "sql": rollup.sql,
-        "plan": rollup.plan,
-        "tiers": [list(astuple(tier)) for tier in rollup.tiers],
-        "begin": rollup.begin,
-        "since_us": rollup.since_us,
-    }
+    return {_STORED_AS.get(name, name): value for name, value in to_json(rollup).items()} | {"plan": rollup.plan}
 
 
 def rollup_from_json(data: dict[str, Any]) -> RollupDefinition:
-    return RollupDefinition(
-        id=data["id"],
-        name=data["name"],
-        table_id=data["table"],
-        table=data["table_name"],
-        sql=data["sql"],
-        stored_plan=plan_text(data["plan"]),
-        tiers=tuple(Tier(*tier) for tier in data["tiers"]),
-        begin=data["begin"],
-        since_us=data["since_us"],
-    )
+    known = {field.name: data[_STORED_AS.get(field.name, field.name)] for field in fields(RollupDefinition)}
+    made = {"stored_plan": plan_text(data["plan"]), "tiers": tuple(Tier(*tier) for tier in data["tiers"])}
+    return RollupDefinition(**{**known, **made})
 
 
 def closing_to_json(rollup: RollupDefinition, closing: RollupStep) -> dict[str, Any]:
-    return {
-        "table": rollup.table_id,
-        "rollup": rollup.id,
-        "position": closing.position,
-        "added": [list(astuple(file)) for file in closing.added],
-        "removed": list(closing.removed),
-        "gone_us": closing.gone_us,
-    }
+    return {"table": rollup.table_id, "rollup": rollup.id, **to_json(closing)}
 
 
 def closed(known: RollupState, body: dict[str, Any]) -> RollupState:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -15,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.catalog.definition_json import arrow_array, journal_form
 from penstock.catalog.model import Table
-from penstock.catalog.values import arrow_array, journal_form
 from penstock.types import TEXT, Field
 
 
@@ -135,43 +136,39 @@ Int64s = np.ndarray[Any, np.dtype[np.int64]]
 Key = tuple[Any, ...]
 
 
+@dataclass(eq=False)
 class _View:
     """The versions between two changes. Nothing in it is ever written again; what is costly is made when asked for."""
 
-    def __init__(
-        self,
-        table: Table,
-        columns: VersionColumns,
-        values: list[tuple[Any, ...]],
-        lives: tuple[Int32s, Int64s, Int64s],
-    ) -> None:
-        self._table = table
-        self._columns = columns
-        self._values = values
-        self._sids, self._born, self._died = lives
+    table: Table
+    columns: VersionColumns
+    values: list[tuple[Any, ...]]
+    sids: Int32s
+    born: Int64s
+    died: Int64s
 
     @cached_property
     def versions(self) -> pa.Table:
-        static = self._columns.first(len(self._sids), self._values)
-        names = [c.name for c in self._table.columns]
+        static = self.columns.first(len(self.sids), self.values)
+        names = [c.name for c in self.table.columns]
         hidden = {
-            "_sid": pa.array(self._sids),
+            "_sid": pa.array(self.sids),
             "_address": static.column(ADDRESS.name),
-            "_born": pa.array(self._born),
-            "_died": pa.array(self._died),
+            "_born": pa.array(self.born),
+            "_died": pa.array(self.died),
         }
         return pa.table([*(static.column(n) for n in names), *hidden.values()], [*names, *hidden])
 
     @cached_property
     def current(self) -> pa.Table:
-        vids = np.flatnonzero(self._died == ALIVE).astype(np.int32)
-        rows = self.versions if len(vids) == len(self._sids) else self.versions.take(pa.array(vids))
+        vids = np.flatnonzero(self.died == ALIVE).astype(np.int32)
+        rows = self.versions if len(vids) == len(self.sids) else self.versions.take(pa.array(vids))
         return rows.append_column("_vid", pa.array(vids))
 
     @cached_property
     def finder(self) -> KeyFinder:
         live = self.current
-        return KeyFinder([live.column(k) for k in self._table.key], live.column("_vid").to_numpy())
+        return KeyFinder([live.column(k) for k in self.table.key], live.column("_vid").to_numpy())
 
 
 class StaticRows:
@@ -301,7 +298,7 @@ class StaticRows:
         with self._lock:
             if self._view is None:
                 lives = (self._sids[: self.count], self._born[: self.count], self._died[: self.count])
-                self._view = _View(self._table, self._columns, self._values, lives)
+                self._view = _View(self._table, self._columns, self._values, *lives)
                 self._shared = True
             return self._view
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +21,9 @@ from penstock.catalog.definition_json import (
     table_from_json,
     to_json,
 )
-from penstock.catalog.definitions import CatalogDefinitions, DefinitionLookup
-from penstock.catalog.entry import Entry
-from penstock.catalog.heads import Int64s, LogHeads
+from penstock.catalog.histories import Int64s, LogHeads, ObservationHistory, Observations
 from penstock.catalog.journal import SNAPSHOT, JournalReader
-from penstock.catalog.model import QueryDefinition
-from penstock.catalog.observations import ObservationHistory, Observations
+from penstock.catalog.model import Entry, Function, QueryDefinition, Sink, StreamType, Table
 from penstock.catalog.rollup_records import (
     RollupDefinition,
     RollupState,
@@ -40,7 +37,25 @@ from penstock.catalog.snapshot import read_snapshot
 from penstock.errors import error
 
 
-class CatalogState(DefinitionLookup):
+@dataclass(slots=True)
+class CatalogDefinitions:
+    """What is defined. Readers hold on to it, so a change makes a copy and puts that in its place."""
+
+    tables: dict[str, Table] = field(default_factory=dict)
+    tables_by_id: dict[int, Table] = field(default_factory=dict)
+    stream_types: dict[str, StreamType] = field(default_factory=dict)
+    functions: dict[str, Function] = field(default_factory=dict)
+    queries: dict[str, QueryDefinition] = field(default_factory=dict)
+    queries_by_id: dict[int, QueryDefinition] = field(default_factory=dict)
+    query_positions: dict[int, tuple[int, int]] = field(default_factory=dict)
+    rollups: dict[str, RollupDefinition] = field(default_factory=dict)
+    sinks: dict[str, Sink] = field(default_factory=dict)
+
+    def copy(self) -> CatalogDefinitions:
+        return CatalogDefinitions(*(dict(getattr(self, f.name)) for f in fields(self)))
+
+
+class CatalogState:
     """Everything that is defined, as of `position`.
 
     One thread applies entries, any thread reads: a dict that a property hands out is never changed again, and
@@ -49,7 +64,7 @@ class CatalogState(DefinitionLookup):
 
     def __init__(self, beside: Callable[[], CatalogState] | None = None) -> None:
         """`beside`: another one in this process, which may be ahead; queries that are the same there are kept once."""
-        super().__init__()
+        self._definitions = CatalogDefinitions()
         self._beside = beside
         self.position = 0
         self.at_us = 0  # when the last entry was made
@@ -62,10 +77,6 @@ class CatalogState(DefinitionLookup):
         self._retained: dict[int, int] = {}
         self._rolled_up: dict[int, RollupState] = {}
         self._heads = LogHeads()
-
-    def apply(self, entry: Entry) -> None:
-        """Take in the next entry."""
-        self.apply_many([entry])
 
     def apply_many(self, entries: Iterable[Entry]) -> None:
         """Take in the next entries; thousands cost no more than each for itself. Readers see them all at once.
@@ -146,6 +157,43 @@ class CatalogState(DefinitionLookup):
 
     # -- looking up
 
+    @property
+    def tables(self) -> dict[str, Table]:
+        return self._definitions.tables
+
+    @property
+    def tables_by_id(self) -> dict[int, Table]:
+        return self._definitions.tables_by_id
+
+    @property
+    def stream_types(self) -> dict[str, StreamType]:
+        return self._definitions.stream_types
+
+    @property
+    def functions(self) -> dict[str, Function]:
+        return self._definitions.functions
+
+    @property
+    def queries(self) -> dict[str, QueryDefinition]:
+        return self._definitions.queries
+
+    @property
+    def queries_by_id(self) -> dict[int, QueryDefinition]:
+        return self._definitions.queries_by_id
+
+    @property
+    def query_positions(self) -> dict[int, tuple[int, int]]:
+        """By query id: the entries that registered it and that last changed it."""
+        return self._definitions.query_positions
+
+    @property
+    def rollups(self) -> dict[str, RollupDefinition]:
+        return self._definitions.rollups
+
+    @property
+    def sinks(self) -> dict[str, Sink]:
+        return self._definitions.sinks
+
     def rows(self, table_id: int) -> StaticRows:
         found = self._rows.get(table_id)
         if found is None:
@@ -225,16 +273,12 @@ class CatalogState(DefinitionLookup):
         found = function_from_json(entry.body)
         draft.functions[found.name] = found
 
-    def _create_query(self, draft: CatalogDefinitions, entry: Entry) -> None:
+    def _put_query(self, draft: CatalogDefinitions, entry: Entry) -> None:
         found = self._shared(query_from_json(entry.body))
         draft.queries[found.name] = draft.queries_by_id[found.id] = found
         self.next_query_id = max(self.next_query_id, found.id + 1)
-        draft.query_positions[found.id] = (entry.pos, entry.pos)
-
-    def _change_query(self, draft: CatalogDefinitions, entry: Entry) -> None:
-        found = self._shared(query_from_json(entry.body))
-        draft.queries[found.name] = draft.queries_by_id[found.id] = found
-        draft.query_positions[found.id] = (draft.query_positions[found.id][0], entry.pos)
+        came, _ = draft.query_positions.get(found.id, (entry.pos, entry.pos))
+        draft.query_positions[found.id] = (came, entry.pos)
 
     def _shared(self, found: QueryDefinition) -> QueryDefinition:
         known = self._beside().queries_by_id.get(found.id) if self._beside is not None else None
@@ -242,13 +286,8 @@ class CatalogState(DefinitionLookup):
 
     def _describe_query(self, draft: CatalogDefinitions, entry: Entry) -> None:
         # Not a change of what it answers: its history is not read again, so its positions stay.
-        body = entry.body
-        found = replace(
-            draft.queries[body["name"]],
-            owner=body["owner"],
-            description=body["description"],
-            strategy=body["strategy"],
-        )
+        facts = {fact: entry.body[fact] for fact in ("owner", "description", "strategy")}
+        found = replace(draft.queries[entry.body["name"]], **facts)
         draft.queries[found.name] = draft.queries_by_id[found.id] = found
 
     def _quarantine(self, draft: CatalogDefinitions, entry: Entry) -> None:
@@ -331,8 +370,8 @@ _CHANGES: dict[str, Callable[[CatalogState, CatalogDefinitions, Entry], None]] =
     "update_rows": CatalogState._update_rows,
     "delete_rows": CatalogState._delete_rows,
     "create_function": CatalogState._create_function,
-    "create_query": CatalogState._create_query,
-    "change_query": CatalogState._change_query,
+    "create_query": CatalogState._put_query,
+    "change_query": CatalogState._put_query,
     "describe_query": CatalogState._describe_query,
     "quarantine": CatalogState._quarantine,
     "create_sink": CatalogState._put_sink,

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from penstock.clock import SECOND, parse_timestamp
 from penstock.sensors.demo_plant import ALARM_PPM, ALARMS, LATEST, OWN_QUESTIONS, SILENT, SILENT_AFTER_S, TRACKS
-from penstock.sensors.plume import HEIGHT_M, PLACES, WIDTH_M
+from penstock.sensors.signals import HEIGHT_M, PLACES, WIDTH_M
 
 KEPT = 50
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from penstock.catalog.entry import Entry
+from penstock.catalog.model import Entry
 from penstock.catalog.state import CatalogState
 from penstock.cycle.offset import Offset
 from penstock.expr.windows import RowsWindow, Window

@@ -15,9 +15,8 @@ import pyarrow as pa
 
 from penstock.cache import Cache
 from penstock.catalog.definition_json import quarantined_by
-from penstock.catalog.entry import Entry
 from penstock.catalog.journal import SNAPSHOT, JournalMoved, JournalReader
-from penstock.catalog.model import Function
+from penstock.catalog.model import Entry, Function
 from penstock.catalog.state import CatalogState
 from penstock.errors import PenstockError, error
 from penstock.expr.user_functions import compile_function

@@ -21,8 +21,7 @@ from penstock.answers.read_your_writes import ReadYourWrites
 from penstock.answers.subscription import Subscription
 from penstock.answers.usage import Usage
 from penstock.catalog.catalog import Catalog
-from penstock.catalog.entry import Entry
-from penstock.catalog.model import QueryDefinition, Table
+from penstock.catalog.model import Entry, QueryDefinition, Table
 from penstock.clock import SECOND, Clock
 from penstock.clock_guard import GuardedClock, clock_status
 from penstock.cycle.commits import CommitRecord, read_newest_end
@@ -61,11 +60,10 @@ from penstock.statements.descriptions import as_told, describe_queries, describe
 from penstock.statements.execute import Executor
 from penstock.statements.permissions import the_caller
 from penstock.statements.running_statements import RunningStatements
-from penstock.streams.ingest.discovery import Discovery
 from penstock.streams.ingest.ingest import Ingest
 from penstock.streams.ingest.input_counts import InputCounts
 from penstock.streams.ingest.line_points import LineReport, LineWriter
-from penstock.streams.ingest.readings import IngestReceipt
+from penstock.streams.ingest.readings import Discovery, IngestReceipt
 from penstock.streams.log.stream_log import StreamLog
 from penstock.streams.maintenance import LogMaintenance, RetentionControl
 from penstock.streams.sources.table_sources import Sources
@@ -143,7 +141,7 @@ class Database(ReadYourWrites):
             self.ingest = Ingest(self.log, lambda: self.catalog.state, self.clock, self.settings, discovery)
             self.ingest.restore(list(self.catalog.state.tables.values()))
             self.sources = Sources(
-                self.ingest.push, lambda: self.catalog.state, self.clock, self.folder.read_id(), self.address_rules
+                self.ingest.push, lambda: self.catalog.state, self.folder.read_id(), self.address_rules
             )
             self.lines = LineWriter(self.ingest.push, lambda: self.catalog.state.tables, PUSH_TIMEOUT_S)
             self.ways_in = {way: InputCounts() for way in WAYS_IN} | {LINES: self.lines.counts}
@@ -305,7 +303,7 @@ class Database(ReadYourWrites):
     def _definition_changed(self, entry: Entry) -> None:
         for table_id in self._known_tables - self.catalog.state.tables_by_id.keys():
             self.log.drop(table_id)
-            self.ingest.forget(table_id)
+            self.ingest.tables.forget(table_id)
             self.completeness.forget(table_id)
         self._known_tables = set(self.catalog.state.tables_by_id)
         self.sources.follow()

@@ -22,7 +22,7 @@ from penstock.catalog.state import CatalogState
 from penstock.cycle.commit_files import CommitRecord, list_numbers, read_record, record_name, snapshot_name
 from penstock.errors import PenstockError
 from penstock.manifest import MANIFEST, verify_backup
-from penstock.security.account_file import AccountFile
+from penstock.security.users import AccountFile
 from penstock.streams.ingest.idempotency import bad_lines
 from penstock.streams.log.checksums import check_file, check_schema, check_seal, forget_whole
 from penstock.streams.log.segments import first_missing, list_what_is_there, parse_segment

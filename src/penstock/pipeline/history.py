@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from penstock.catalog.heads import journal_of
+from penstock.catalog.histories import journal_of
 from penstock.catalog.model import POSITION_COLUMN, SENSOR_COLUMN, TIME_COLUMN, VERSION_COLUMN, Table
 from penstock.cycle.definitions import Definitions, definitions_since
 from penstock.cycle.log_batch import flat_columns, slice_schema, stream_fields

@@ -33,7 +33,7 @@ from penstock.operators.join.kernels.tables import count_alive, earliest_births,
 from penstock.operators.join.papers.registry import ALGORITHMS
 from penstock.operators.join.papers.side_arrays import parts_of
 from penstock.operators.join.papers.sides import Counters, Side
-from penstock.streams.ingest import keys, rules
+from penstock.streams.ingest import rules
 from penstock.types import BIGINT, BOOLEAN, DOUBLE, INT, Type
 
 _ROWS = 8
@@ -43,7 +43,6 @@ _TYPES: dict[str, Type] = {"x": DOUBLE, "n": BIGINT, "k": INT}
 def ingest() -> None:
     """What every reading passes on its way into the log."""
     rules.warm_up()
-    keys.warm_up()
 
 
 def selections() -> None:

@@ -43,19 +43,15 @@ class Audit:
         }
         about: Sequence[str | None] = names or [None]
         lines = [orjson.dumps({**facts, "name": name, "outcome": outcome}) for name in about]
-        self._write(b"\n".join(lines).decode())
-
-    def _write(self, text: str) -> None:
-        # A handler reports its own failures on stderr and lets the change stand: it has happened.
-        record = logging.LogRecord("penstock.audit", logging.INFO, "", 0, text, None, None)
+        text = b"\n".join(lines).decode()
         handler = self._handler
         if handler is None:
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            handler = RotatingFileHandler(
+            handler = self._handler = RotatingFileHandler(
                 self._path, maxBytes=FILE_MAX_BYTES, backupCount=FILES_KEPT, encoding="utf-8", delay=True
             )
-            self._handler = handler
-        handler.handle(record)
+        # A handler reports its own failures on stderr and lets the change stand: it has happened.
+        handler.handle(logging.LogRecord("penstock.audit", logging.INFO, "", 0, text, None, None))
 
     def close(self) -> None:
         if self._handler is not None:

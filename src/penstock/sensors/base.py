@@ -3,16 +3,13 @@
 A pull sensor is asked by the stream manager, from one thread at a time, and should not block: it answers
 NO_VALUE and may say when it is worth asking again. A push sensor hands readings over from a thread of its own.
 A sensor that raises is closed, shown with its error, and opened anew after a pause.
-
-A `Source` reaches all sensors of a table at once, such as a broker that many of them publish to. It runs in a thread of its own for as long as its
-table exists, with or without queries. It hands rows to its `Inbox`; what has to be acknowledged outside is acknowledged when the delivery is done.
 """
 
 from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, ClassVar, Literal, Protocol
@@ -23,87 +20,7 @@ import pyarrow as pa
 from penstock.catalog.model import Table
 from penstock.clock import Clock
 from penstock.sensors.address_rules import AddressRules
-from penstock.services import Service
 from penstock.types import Field
-
-SourceState = Literal["connecting", "connected", "backing off", "stopped"]
-
-
-class Delivery(Protocol):
-    """Rows on their way to the log."""
-
-    def advance(self) -> bool:
-        """Whether everything is on disk or refused for good. Tries again what could not be written; never raises."""
-        ...
-
-
-class Inbox(Protocol):
-    """Where a source puts what came, and what it has to know of its table."""
-
-    def table(self) -> Table | None:
-        """The table as it is defined now; None once it was dropped."""
-        ...
-
-    def addresses(self) -> tuple[int, Mapping[str, Mapping[str, Any]]]:
-        """A number that changes when sensors do, and each sensor's key by its address."""
-        ...
-
-    def push(self, rows: Sequence[Mapping[str, Any]], wake: Callable[[], None]) -> Delivery:
-        """Start storing rows; `wake` is called, from any thread, when `advance` may have news."""
-        ...
-
-    def came(self, messages: int, size: int) -> None: ...
-
-    def refuse(self, condition: str, message: str, count: int = 1) -> None: ...
-
-    def ignore(self, names: Iterable[str]) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class SourceFacts:
-    """How a source is doing. `target` and `last_error` hold no secrets."""
-
-    state: SourceState
-    target: str
-    in_flight: int
-    connects: int
-    last_error: str | None
-
-
-class Source(ABC):
-    """Life: start, stop, join. `identity` names this server and this table, the same after every start.
-
-    `service` is the thread that it works in, for the list of services; None where it has none of ours.
-    `rules` are set before `start`. Options are an admin's; messages have a maximum length like lines.
-    """
-
-    service: Service | None = None
-    rules: AddressRules = AddressRules()
-
-    def __init__(self, inbox: Inbox, options: Mapping[str, Any], clock: Clock, identity: str) -> None:
-        self.inbox = inbox
-        self.options = options
-        self.clock = clock
-        self.identity = identity
-
-    @abstractmethod
-    def start(self) -> None:
-        """Begin; returns at once, and keeps trying where the other side does not answer."""
-
-    @abstractmethod
-    def stop(self, forever: bool = False) -> None:
-        """Ask it to end; returns at once. `forever`: it is not started again, so the other side need keep nothing."""
-
-    @abstractmethod
-    def join(self, timeout_s: float) -> None:
-        """Wait until it has ended."""
-
-    @abstractmethod
-    def facts(self) -> SourceFacts: ...
-
-
-SourceFactory = Callable[[Inbox, Mapping[str, Any], Clock, str], Source]
-
 
 Row = tuple[Any, ...]
 Mode = Literal["pull", "push", "outside", "subscribed"]
@@ -239,7 +156,7 @@ class Connector:
     """How one kind of sensor is reached, as data.
 
     `mode` is pull, push, or outside: readings of such a table come through the HTTP API, and nothing is
-    ever opened; or subscribed: a `source` reads for all sensors of a table at once. `check` looks at fields and parsed
+    ever opened; or subscribed: one source (`streams.sources`) reads for all sensors of a table at once. `check` looks at fields and parsed
     options together and raises a named error; so does `check_table`, when a table with such a stream is created, and
     `check_address`, when a row with an address is written: what it can tell without waiting for a disk or a name server.
     """
@@ -251,7 +168,6 @@ class Connector:
     factory: Factory | None = None
     check: Callable[[tuple[Field, ...], Mapping[str, Any]], None] | None = None
     free_options: bool = False
-    source: SourceFactory | None = None
     check_table: Callable[[Table, Mapping[str, Any]], None] | None = None
     check_address: Callable[[str, AddressRules], None] | None = None
 

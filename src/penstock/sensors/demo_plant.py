@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from penstock.sensors.plume import HEIGHT_M, PLACES, WIDTH_M
+from penstock.sensors.signals import HEIGHT_M, PLACES, WIDTH_M
 
 COLUMNS, ROWS = 10, 6
 ALARM_PPM = 35

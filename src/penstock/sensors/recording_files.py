@@ -70,7 +70,11 @@ class Recording:
     def batches(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
         """The chosen rows from the beginning, with these columns in this order."""
         needed = list(dict.fromkeys([*columns, *self.address.chosen]))
-        for batch in self._parquet_batches(needed) if self._is_parquet else self._csv_batches(needed):
+        self.close()
+        self._file = self._files.open(self.address.path)
+        for batch in (
+            self._parquet_batches(self._file, needed) if self._is_parquet else self._csv_batches(self._file, needed)
+        ):
             for name, value in self.address.chosen.items():
                 batch = batch.filter(pc.equal(batch.column(name).cast(pa.string()), value))
             for start in range(0, batch.num_rows, _BATCH_ROWS):
@@ -95,16 +99,12 @@ class Recording:
             raise error("invalid_body", detail=detail)
         return [name.strip() for name in next(csv.reader([header.decode("utf-8-sig")]), [])]
 
-    def _parquet_batches(self, needed: list[str]) -> Iterator[pa.RecordBatch]:
-        self.close()
-        self._file = self._files.open(self.address.path)
-        found = self._open = parquet.ParquetFile(self._file)
+    def _parquet_batches(self, file: BinaryIO, needed: list[str]) -> Iterator[pa.RecordBatch]:
+        found = self._open = parquet.ParquetFile(file)
         yield from found.iter_batches(_BATCH_ROWS, columns=needed)
 
-    def _csv_batches(self, needed: list[str]) -> Iterator[pa.RecordBatch]:
-        self.close()
-        self._file = self._files.open(self.address.path)
-        lines = io.BufferedReader(BoundedLines(self._file, self.line_max_bytes, self._skip_long), _BLOCK_BYTES)
+    def _csv_batches(self, file: BinaryIO, needed: list[str]) -> Iterator[pa.RecordBatch]:
+        lines = io.BufferedReader(BoundedLines(file, self.line_max_bytes, self._skip_long), _BLOCK_BYTES)
         reader = self._open = arrow_csv.open_csv(
             lines,
             read_options=arrow_csv.ReadOptions(

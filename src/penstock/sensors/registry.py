@@ -2,10 +2,15 @@
 
 A package brings its own with an entry point in the group `penstock.sensors` that names a `Connector`, or a
 class that is a `Sensor` or a `PushSensor`. Built-in names win.
+
+The connector `python` is for a sensor class of one's own that no package brings: USING python OPTIONS (class 'my_module:MySensor').
+Its module must be importable by the server. Options other than `class` are the class's own: checked against its OPTIONS where it
+declares any, else handed over as texts.
 """
 
 from __future__ import annotations
 
+import importlib
 import inspect
 from collections.abc import Iterable, Mapping
 from functools import cache
@@ -15,11 +20,54 @@ from typing import Any
 from penstock.catalog.model import Table
 from penstock.clock import Clock
 from penstock.errors import error, suggest
-from penstock.sensors import mqtt, python, replay, simulator, tcp
+from penstock.sensors import mqtt, replay, simulator, tcp
 from penstock.sensors.address_rules import AddressRules
-from penstock.sensors.base import AnySensor, Connector, PushSensor, Sensor, connector_of
+from penstock.sensors.base import AnySensor, Connector, Option, PushSensor, Sensor, connector_of
 from penstock.sensors.options import read_options
 from penstock.types import Field
+
+
+def load_class(spelled: str) -> type[Sensor] | type[PushSensor]:
+    """The class behind 'module:Class'; ValueError with a sentence where there is none."""
+    module_name, _, class_name = spelled.partition(":")
+    if not module_name or not class_name:
+        raise ValueError(f'"{spelled}" is not written module:Class')
+    try:
+        found = getattr(importlib.import_module(module_name), class_name)
+    except Exception as cause:
+        raise ValueError(f'"{spelled}" cannot be imported: {cause}') from cause
+    if not inspect.isclass(found) or not issubclass(found, Sensor | PushSensor) or inspect.isabstract(found):
+        raise ValueError(f'"{spelled}" is not a Sensor or a PushSensor with all its methods')
+    return found
+
+
+def _own_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    own = {name: text for name, text in options.items() if name != "class"}
+    sensor: type[Sensor] | type[PushSensor] = options["class"]
+    return read_options(sensor.__name__, sensor.OPTIONS, not sensor.OPTIONS, own)
+
+
+def _create_own(address: str, fields: tuple[Field, ...], options: Mapping[str, Any], clock: Clock) -> AnySensor:
+    sensor: type[Sensor] | type[PushSensor] = options["class"]
+    return sensor(address, fields, _own_options(options), clock)
+
+
+def _check_own(fields: tuple[Field, ...], options: Mapping[str, Any]) -> None:
+    if not fields:
+        raise error("invalid_definition", detail="a sensor needs at least one field")
+    _own_options(options)
+
+
+PYTHON = Connector(
+    name="python",
+    sentence="A Sensor or PushSensor class of one's own.",
+    mode="pull",
+    options=(Option("class", None, "Where the class is: 'module:Class'.", load_class),),
+    factory=_create_own,
+    check=_check_own,
+    free_options=True,
+)
+
 
 GROUP = "penstock.sensors"
 HTTP = Connector(
@@ -27,7 +75,7 @@ HTTP = Connector(
     sentence="Readings are pushed to POST /v1/tables/TABLE/readings; always logged, also without a query.",
     mode="outside",
 )
-BUILT_IN = (simulator.CONNECTOR, replay.CONNECTOR, tcp.CONNECTOR, mqtt.CONNECTOR, HTTP, python.CONNECTOR)
+BUILT_IN = (simulator.CONNECTOR, replay.CONNECTOR, tcp.CONNECTOR, mqtt.CONNECTOR, HTTP, PYTHON)
 
 
 def find_connector(name: str) -> Connector:

@@ -18,8 +18,18 @@ from penstock.clock import SECOND, Clock, parse_timestamp
 from penstock.errors import error
 from penstock.sensors.base import END, Connector, Option, Reading, ReadResult, Row, Sensor, no_value
 from penstock.sensors.options import duration, number, one_of, whole_number
-from penstock.sensors.plume import BACKGROUND_PPM, Plume, position_of
-from penstock.sensors.signals import Floats, Ints, gaussian, periodic, seed_of, uniform, walk
+from penstock.sensors.signals import (
+    BACKGROUND_PPM,
+    Floats,
+    Ints,
+    Plume,
+    gaussian,
+    periodic,
+    position_of,
+    seed_of,
+    uniform,
+    walk,
+)
 from penstock.types import Field, Type
 
 KINDS = ("plume", "walk", "periodic", "bursty", "silent", "lagging", "out_of_order")
@@ -72,7 +82,9 @@ class Simulator(Sensor):
         self._lag_us: int = lag_us
         self._plume = Plume(options["seed"], options["every"] / SECOND, options["strength"])
         self._position = position_of(address)
-        self._makers = self._column_makers()
+        plume = self._kind == "plume"
+        follows = _followers(fields, gas_only=plume)
+        self._makers = [column_maker(field, self._seed, field.name not in follows, plume) for field in fields]
         self._stored_us: int | None = None
         self._next = 0  # number of the first reading that is not computed yet
         self._end: int | None = None  # number of the reading that never comes
@@ -143,10 +155,10 @@ class Simulator(Sensor):
             self._next = last
             times_us = self._times_of(numbers)
             due_us = times_us + self._delays_of(numbers)
-            rows = self._rows_of(numbers, times_us)
+            signal = self._signal(numbers, times_us)
             self._due += due_us.tolist()
             self._times += times_us.tolist()
-            self._rows += rows
+            self._rows += zip(*(make(signal, times_us, numbers) for make in self._makers), strict=True)
         if self._kind == "out_of_order":
             order = sorted(range(len(self._due)), key=self._due.__getitem__)
             self._due = [self._due[i] for i in order]
@@ -175,10 +187,6 @@ class Simulator(Sensor):
         held = uniform(self._seed ^ 0xA5A5, numbers) < self.options["disorder"]
         return np.where(held, (uniform(self._seed ^ 0x5A5A, numbers) * self._lag_us).astype(np.int64), 0)
 
-    def _rows_of(self, numbers: Ints, times_us: Ints) -> list[Row]:
-        signal = self._signal(numbers, times_us)
-        return list(zip(*(make(signal, times_us, numbers) for make in self._makers), strict=True))
-
     def _signal(self, numbers: Ints, times_us: Ints) -> Floats:
         noise = gaussian(self._seed, numbers)
         if self._kind == "plume":
@@ -187,14 +195,6 @@ class Simulator(Sensor):
         if self._kind == "periodic":
             return periodic(self._seed, times_us, self.options["period"]) + 0.02 * noise
         return walk(self._seed, times_us) + 0.02 * noise
-
-    def _column_makers(self) -> list[ColumnMaker]:
-        plume = self._kind == "plume"
-        follows = _followers(self.fields, gas_only=plume)
-        return [
-            column_maker(field, seed_of(self.options["seed"], self.address), field.name not in follows, plume)
-            for field in self.fields
-        ]
 
 
 def _followers(fields: tuple[Field, ...], gas_only: bool) -> set[str]:

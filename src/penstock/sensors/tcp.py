@@ -17,7 +17,6 @@ from typing import Any
 
 from penstock.clock import SECOND, Clock, parse_timestamp
 from penstock.errors import error
-from penstock.sensors.address_rules import AddressRules
 from penstock.sensors.base import END, NO_VALUE, Connector, Option, Reading, ReadResult, Row, Sensor
 from penstock.sensors.options import duration, one_of
 from penstock.types import Field
@@ -194,15 +193,11 @@ def parse_address(address: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def _check_address(address: str, rules: AddressRules) -> None:
-    rules.targets.check(*parse_address(address))
-
-
 CONNECTOR = Connector(
     name="tcp",
     sentence="A sensor, at a host of `connect_allow`, that sends one reading a line over TCP, as CSV or JSON.",
     mode="pull",
     options=OPTIONS,
     factory=TcpLines,
-    check_address=_check_address,
+    check_address=lambda address, rules: rules.targets.check(*parse_address(address)),
 )

@@ -20,7 +20,7 @@ from paho.mqtt.reasoncodes import ReasonCode
 from penstock.clock import format_timestamp
 from penstock.errors import error
 from penstock.json_rows import row_objects
-from penstock.sensors.mqtt_connection import ACCESS, BrokerUrl, CheckedClient, parse_url
+from penstock.sensors.mqtt_client import ACCESS, BrokerUrl, CheckedClient, parse_url
 from penstock.sensors.options import flag, one_of
 from penstock.sinks.base import Kind, Option, Place, SinkBatch, delivery_failed
 from penstock.sinks.options import CHANGES, TIMEOUT, require_columns, required_text

@@ -16,8 +16,8 @@ from psycopg.conninfo import conninfo_to_dict
 
 from penstock.catalog.secrets import shown_address
 from penstock.json_rows import json_value, unique_names
+from penstock.sensors.address_rules import Targets
 from penstock.sensors.options import flag
-from penstock.sensors.targets import Targets
 from penstock.sinks.base import Kind, Option, Place, SinkBatch, delivery_failed
 from penstock.sinks.options import TIMEOUT, address, names, require_columns, required_text
 from penstock.types import Field

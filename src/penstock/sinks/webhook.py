@@ -19,7 +19,7 @@ import orjson
 from penstock.catalog.secrets import shown_address
 from penstock.clock import SECOND, format_timestamp
 from penstock.json_rows import row_objects
-from penstock.sensors.targets import Targets
+from penstock.sensors.address_rules import Targets
 from penstock.sinks.base import Kind, Option, Place, SinkBatch, delivery_failed
 from penstock.sinks.options import BATCH_ROWS, CHANGES, TIMEOUT, address
 

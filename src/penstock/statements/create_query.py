@@ -10,8 +10,7 @@ from typing import Any
 import orjson
 
 from penstock.cancellation import check_cancelled
-from penstock.catalog.model import QueryDefinition
-from penstock.catalog.query_definitions import NewQuery
+from penstock.catalog.model import NewQuery, QueryDefinition
 from penstock.catalog.state import CatalogState
 from penstock.cycle.definitions import loading
 from penstock.errors import PenstockError, error

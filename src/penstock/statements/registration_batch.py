@@ -6,8 +6,7 @@ from collections.abc import Collection
 
 from sqlglot import exp
 
-from penstock.catalog.model import QueryDefinition
-from penstock.catalog.query_definitions import NewQuery
+from penstock.catalog.model import NewQuery, QueryDefinition
 from penstock.catalog.state import CatalogState
 from penstock.errors import PenstockError, error
 from penstock.sql import statements as st

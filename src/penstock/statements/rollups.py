@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import orjson
 
-from penstock.catalog.definition_json import plan_text
-from penstock.catalog.model import Table
+from penstock.catalog.model import Table, plan_text
 from penstock.catalog.rollup_records import RollupDefinition
 from penstock.catalog.state import CatalogState
 from penstock.errors import error

@@ -60,7 +60,7 @@ class LogMaintenance:
         self._retention = retention
         self.compactor = Compactor(
             log,
-            lambda table_id, paths: ingest.key_file(table_id).carry(paths, clock.now_us()),
+            lambda table_id, paths: ingest.tables.key_file(table_id).carry(paths, clock.now_us()),
             grace_s=grace_s,
         )
         self.failures = 0
@@ -77,7 +77,7 @@ class LogMaintenance:
         for table in self._state().tables_by_id.values():
             if table.stream is not None:
                 with contextlib.suppress(Exception):
-                    self._ingest.remember(table, at_least_rows=1)
+                    self._ingest.tables.remember(table, at_least_rows=1)
 
     def services(self) -> list[Service]:
         return [self._service]
@@ -120,7 +120,7 @@ class LogMaintenance:
                 if position is not None and position > self._retention.floor(table_id):
                     self._retention.retain(table_id, position)
             self.compactor.remove(table_id, self._retention.floor(table_id))
-            self._ingest.remember(table)
+            self._ingest.tables.remember(table)
 
 
 Protect = Callable[[int], int]

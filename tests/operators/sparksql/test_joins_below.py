@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.catalog.catalog import users_by_name
+from penstock.catalog.definition_checks import users_by_name
 from penstock.clock import SECOND
 from penstock.errors import PenstockError
 from penstock.operators.join.answer import JoinAt

@@ -172,7 +172,7 @@ def test_a_subscriber_from_a_cycle_whose_answer_is_gone_is_told_so(
 def test_a_standing_question_about_cycles_is_asked_again_after_each_cycle(pipe: Pipe, runner: Runner) -> None:
     pipe.engine.drain()
     sql = "SELECT COUNT(*) AS n FROM penstock.cycles"
-    from penstock.catalog.query_definitions import NewQuery
+    from penstock.catalog.model import NewQuery
     from penstock.catalog.system_columns import SYSTEM_TABLES
     from penstock.sql.plan import plan_to_json
 

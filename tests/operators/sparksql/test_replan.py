@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from penstock.catalog.query_definitions import NewQuery
+from penstock.catalog.model import NewQuery
 from penstock.errors import PenstockError
 from penstock.sql.parse import parse_select
 from penstock.sql.plan import SparkPlan, plan_to_json

@@ -10,8 +10,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.streams.ingest.deduplication import KeyMemory
-from penstock.streams.ingest.rules import NO_TIME
+from penstock.streams.ingest.rules import NO_TIME, KeyMemory
 from tests.support.examples import examples
 
 NAN = float("nan")

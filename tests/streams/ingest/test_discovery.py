@@ -15,8 +15,8 @@ from penstock.catalog.catalog import Catalog
 from penstock.catalog.model import StreamColumn, TableOptions
 from penstock.clock import WallClock
 from penstock.settings import Settings
-from penstock.streams.ingest.discovery import Discovery
 from penstock.streams.ingest.ingest import Ingest
+from penstock.streams.ingest.readings import Discovery
 from penstock.streams.log.stream_log import StreamLog
 from penstock.types import DOUBLE, INT, TEXT, Field
 

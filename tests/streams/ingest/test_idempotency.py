@@ -99,7 +99,7 @@ def test_remembered_keys_do_not_grow_for_ever(make: Make) -> None:
         seq = pa.array(np.arange(size) + k * size, pa.int32())
         ts = pa.array(np.arange(size) + k * size + NOW)
         bench.push(pa.table({"sensor_id": ids, "ppm": np.zeros(size), "seq": seq, "ts": ts}))
-        keys = bench.ingest._tables.of(bench.table).order.keys
+        keys = bench.ingest.tables.of(bench.table).order.keys
         assert keys is not None
         assert len(keys) <= 130_000
     assert len(keys) < 70_000

@@ -206,7 +206,7 @@ def test_a_damaged_old_segment_does_not_stop_new_readings(make: Make, damage: st
 def test_a_dropped_table_leaves_no_sidecars(make: Make, tmp_path: Path) -> None:
     bench = make()
     bench.push([{"sensor_id": 1, "ppm": 1.0, "seq": 1}])
-    bench.ingest.remember(bench.table, at_least_rows=1)
+    bench.ingest.tables.remember(bench.table, at_least_rows=1)
     assert (tmp_path / "streams" / "3").exists()
-    bench.ingest.forget(3)
+    bench.ingest.tables.forget(3)
     assert not (tmp_path / "streams" / "3").exists()

@@ -109,7 +109,7 @@ def test_any_sequence_of_pushes_failures_and_restarts_gives_what_the_rules_say(
                 bench.restart()
                 counted = len(model.accepted)
             elif step == "remember":
-                bench.ingest.remember(table, at_least_rows=1)
+                bench.ingest.tables.remember(table, at_least_rows=1)
             elif step == "lost":
                 _push_in_vain(bench, what)
             else:

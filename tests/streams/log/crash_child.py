@@ -28,7 +28,10 @@ def main(folder: Path, step: str, count: int) -> None:
     log = StreamLog(folder, settings, clock, crash_point)
     ingest = Ingest(log, lambda: state, clock, settings)
     compactor = Compactor(
-        log, lambda t, paths: ingest.key_file(t).carry(paths, clock.now_us()), grace_s=0.0, crash_point=crash_point
+        log,
+        lambda t, paths: ingest.tables.key_file(t).carry(paths, clock.now_us()),
+        grace_s=0.0,
+        crash_point=crash_point,
     )
     # The sender goes on where its last acknowledgement was, and repeats what it does not know about.
     done = folder / "acknowledged"

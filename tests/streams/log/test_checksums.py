@@ -13,9 +13,9 @@ from penstock.errors import PenstockError
 from penstock.streams.log import checksums
 from penstock.streams.log.atomic_file import no_crash
 from penstock.streams.log.compaction import merge
-from penstock.streams.log.group_commit import write_hot
 from penstock.streams.log.segment_rows import read_slice
 from penstock.streams.log.segments import Segment, Slice
+from penstock.streams.log.table_log import write_hot
 
 ROWS = 500
 

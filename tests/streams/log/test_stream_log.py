@@ -17,11 +17,10 @@ import pytest
 from penstock.clock import ManualClock
 from penstock.errors import PenstockError
 from penstock.settings import Settings
-from penstock.streams.log.group_commit import LogMoved
-from penstock.streams.log.row_columns import log_schema
 from penstock.streams.log.segment_rows import read_slice
 from penstock.streams.log.segments import list_segments, list_what_is_there, slices
 from penstock.streams.log.stream_log import StreamLog
+from penstock.streams.log.table_log import LogMoved, log_schema
 from tests.streams.doubles import make_table
 from tests.support.log_rows import batch, log_heads, stored
 

@@ -9,7 +9,7 @@ import pytest
 
 from penstock.catalog.model import TableOptions
 from penstock.sensors.base import Reading, ReadResult
-from penstock.streams.sources.outbox import ReadChunk, pack
+from penstock.streams.sources.sensor_forwarder import ReadChunk, pack
 from penstock.streams.sources.sensor_state import OpenedSensor
 from penstock.types import DOUBLE, Field
 from tests.sensors.world import table

@@ -13,7 +13,7 @@ from weakref import finalize
 import numpy as np
 import pyarrow as pa
 
-from penstock.catalog.heads import journal_of
+from penstock.catalog.histories import journal_of
 from penstock.catalog.state import CatalogState
 from penstock.errors import error, expect
 from penstock.operators.base.answer import Ids

@@ -14,8 +14,7 @@ from penstock.clock import SECOND, Clock
 from penstock.errors import error
 from penstock.security.caller import Caller
 from penstock.security.guesses import FREE_GUESSES_OF_ADDRESS, Guesses, address_key, too_many_guesses, user_key
-from penstock.security.secrets import token_digest
-from penstock.security.users import Users, as_caller
+from penstock.security.users import Users, as_caller, token_digest
 from penstock.server.http.thread_pools import Pool
 from penstock.settings import Settings
 

@@ -23,8 +23,8 @@ from penstock.damage import damage_of
 from penstock.disk_sync import sync_folder
 from penstock.streams.ingest.readings import IngestReceipt, ReadingRefusal
 from penstock.streams.log.atomic_file import make_folder, store
-from penstock.streams.log.group_commit import read_keys
 from penstock.streams.log.segments import list_files
+from penstock.streams.log.table_log import read_keys
 
 HOUR_US = 3_600_000_000
 KEYS_MAX = 1_000_000  # per table; beyond it the oldest are forgotten early
@@ -125,7 +125,9 @@ class KeyFile:
         is_new = not self._path.exists()
         make_folder(self._path.parent)
         if not is_new and self._path.stat().st_size > 2 * self._size_kept + _REWRITE_BYTES:
-            self._rewrite(self.read(now_us))
+            body = _lines(self.read(now_us))
+            store(self._temporary, self._path, lambda path: path.write_bytes(body), at="keys")
+            self._size_kept = len(body)
         with self._path.open("ab") as file:
             # A line break first ends whatever a crash left torn.
             file.write(b"\n" + _lines(records))
@@ -133,11 +135,6 @@ class KeyFile:
             os.fsync(file.fileno())
         if is_new:
             sync_folder(self._path.parent)
-
-    def _rewrite(self, records: list[Record]) -> None:
-        body = _lines(records)
-        store(self._temporary, self._path, lambda path: path.write_bytes(body), at="keys")
-        self._size_kept = len(body)
 
 
 def stored_keys(folder: Path, file: KeyFile, now_us: int) -> list[Record]:

@@ -15,33 +15,30 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.catalog.model import Table
+from penstock.catalog.model import TIME_COLUMN, Table
 from penstock.catalog.rows import Int32s, StaticRows
 from penstock.catalog.state import CatalogState
-from penstock.clock import Clock
+from penstock.clock import Clock, format_timestamp
 from penstock.clock_guard import FOLLOWED_US, ClockStatus, clock_status
-from penstock.errors import error, suggest
+from penstock.errors import CONDITIONS, error, suggest
 from penstock.settings import Settings
-from penstock.streams.ingest.discovery import Discovery
-from penstock.streams.ingest.idempotency import HOUR_US, KeyFile, pack_receipt
-from penstock.streams.ingest.keys import warm_up as warm_up_keys
+from penstock.streams.ingest.idempotency import HOUR_US, pack_receipt
 from penstock.streams.ingest.readings import (
+    Discovery,
     IngestReceipt,
+    ReadingRefusal,
     Readings,
     Times,
     read_readings,
     read_resolved,
     require_stream,
 )
-from penstock.streams.ingest.refusals import refuse
-from penstock.streams.ingest.rules import ACCEPTED, NO_TIME, warm_up
+from penstock.streams.ingest.rules import ACCEPTED, AHEAD, BEFORE, DUPLICATE, NO_TIME, key_fields, warm_up
 from penstock.streams.ingest.sensor_order import Verdict
 from penstock.streams.ingest.table_states import IngestTables, TableIngest
-from penstock.streams.log.group_commit import CommitFailures, LogMoved
-from penstock.streams.log.row_columns import rows_to_log
 from penstock.streams.log.stream_log import StreamLog
-
-SIDECAR_EVERY_ROWS = 2_000_000
+from penstock.streams.log.table_log import CommitFailures, LogMoved, rows_to_log
+from penstock.types import format_duration
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +73,7 @@ class Ingest:
         self._discovery = discovery
         self._state = state
         self._clock = clock
-        self._tables = IngestTables(log, state, clock, settings.idempotency_keep_hours * HOUR_US)
+        self.tables = IngestTables(log, state, clock, settings.idempotency_keep_hours * HOUR_US)
 
     # -- pushing
 
@@ -108,7 +105,7 @@ class Ingest:
 
         def read(found: Table) -> tuple[Readings, Callable[[StaticRows], Int32s]]:
             readings = read_resolved(found, len(sids), ts_us, columns)
-            ingest = self._tables.of(found)
+            ingest = self.tables.of(found)
             return readings, lambda rows: ingest.current_vids(self._state().position, rows)[sids]
 
         return self._push(lambda: self._table_with(table.id, table.name), read, None)
@@ -117,39 +114,24 @@ class Ingest:
 
     def counters(self, table: str) -> dict[str, Any]:
         """Since the start of the server: accepted, refused by condition, late, clamped, unordered, deduplicated."""
-        return self._tables.counters(self._table_named(table).id).as_dict()
+        return self.tables.counters(self._table_named(table).id).as_dict()
 
     def sensors(self, table: str) -> dict[str, np.ndarray[Any, np.dtype[np.int64]]]:
         """By sid: newest time (`rules.NO_TIME`: none), and counts since the start of the server."""
-        ingest = self._tables.of(self._table_named(table))
+        ingest = self.tables.of(self._table_named(table))
         with ingest.order.lock:
             counts = ingest.order.counts.copy()
             newest = ingest.order.newest.copy()
         names = ("accepted", "refused", "late", "clamped", "deduplicated")
         return {"newest": newest, **{name: counts[:, i] for i, name in enumerate(names)}}
 
-    # -- keeping
-
     def restore(self, tables: Iterable[Table]) -> None:
         """Read what must be known of the log now rather than at a table's first push; load compiled code too."""
         warm_up()
-        warm_up_keys()
         pa.array([0])  # the first one imports pandas: most of a second, which no sender should wait for
         for table in tables:
             if table.stream is not None:
-                self._tables.of(table)
-
-    def remember(self, table: Table, at_least_rows: int = SIDECAR_EVERY_ROWS) -> None:
-        """Write the sidecar that shortens the next start, if that many rows came since the last one."""
-        self._tables.remember(table, at_least_rows)
-
-    def key_file(self, table_id: int) -> KeyFile:
-        """Where compaction takes the idempotency keys of the segments it replaces."""
-        return self._tables.key_file(table_id)
-
-    def forget(self, table_id: int) -> None:
-        """The table was dropped: its state and sidecars go."""
-        self._tables.forget(table_id)
+                self.tables.of(table)
 
     # -- inside
 
@@ -164,7 +146,7 @@ class Ingest:
         while True:
             latest = lookup()
             require_stream(latest)
-            ingest = self._tables.of(latest)
+            ingest = self.tables.of(latest)
             if key is not None:
                 with ingest.order.lock:
                     known = ingest.keys.find(key, self._clock.now_us())
@@ -308,3 +290,49 @@ def check_clock(table: Table, times: Times | None, clock: ClockStatus) -> None:
         doubtful = followed_soon and bool((past_now & (given <= clock.wall_us + ahead)).any())
     if doubtful:
         raise error("clock_untrusted", detail=clock.sentence, hint="send the readings again later")
+
+
+def refuse(table: Table, readings: Readings, vids: Any, verdict: Verdict) -> tuple[ReadingRefusal, ...]:
+    """A refusal for every reading that is not accepted, in the order sent: from the codes of `rules` to what a sender reads."""
+    options = table.options
+    found: list[ReadingRefusal] = []
+    for index in np.flatnonzero(verdict.code != ACCEPTED).tolist():
+        if index in readings.bad:
+            found.append(readings.bad[index])
+            continue
+        code, known = int(verdict.code[index]), vids[index] >= 0
+        ts = format_timestamp(int(verdict.times[index])) if known else ""  # without a sensor it may have no time
+        if not known:
+            condition, facts = "sensor_not_found", {"table": table.name, "key": _sensor(table, readings, index)}
+        elif code == AHEAD:
+            condition, facts = "too_far_ahead", {"ts": ts, "max_ahead": format_duration(options.max_ahead_us)}
+        elif code == BEFORE:
+            condition, facts = "before_retention", {"ts": ts, "retention": format_duration(options.retention_us or 0)}
+        elif code == DUPLICATE:
+            assert options.deduplicate is not None
+            within = format_duration(options.deduplicate.within_us)
+            condition, facts = "duplicate_reading", {"key": _key(table, readings, verdict, index), "within": within}
+        else:
+            newest = format_timestamp(int(verdict.old_newest[index]))
+            condition, facts = "out_of_order", {"ts": ts, "newest": newest}
+        found.append(ReadingRefusal(index, condition, CONDITIONS[condition].template.format(**facts)))
+    return tuple(found)
+
+
+def _sensor(table: Table, readings: Readings, index: int) -> str:
+    if not readings.keys:
+        return "that number; it was deleted"
+    return ", ".join(f"{n} = {_show(k[index])}" for n, k in zip(table.key, readings.keys, strict=True))
+
+
+def _key(table: Table, readings: Readings, verdict: Verdict, index: int) -> str:
+    assert table.stream is not None
+    by_name = {f.name: column for f, column in zip(table.stream.fields, readings.fields, strict=True)}
+    shown = {n: _show(by_name[n][index]) for n in key_fields(table) if n != TIME_COLUMN}
+    ts = format_timestamp(int(verdict.times[index]))
+    return ", ".join(f"{n} = {shown.get(n, ts)}" for n in key_fields(table)) or "the same sensor"
+
+
+def _show(value: pa.Scalar) -> str:
+    shown = value.as_py()
+    return "NULL" if shown is None else f"'{shown}'" if isinstance(shown, str) else str(shown)

@@ -63,15 +63,6 @@ class LineReport:
         self.errors += errors[: max(ERRORS_KEPT - len(self.errors), 0)]
 
 
-@dataclass(slots=True)
-class _PieceReport:
-    """What became of some of a body's lines, with all that were dropped."""
-
-    accepted: int = 0
-    duplicates: int = 0
-    errors: list[LineError] = field(default_factory=list)
-
-
 class LineWriter:
     """Writes bodies through `push`; `counts` says what came so far."""
 
@@ -90,9 +81,7 @@ class LineWriter:
         for number, piece in line_pieces(body):
             points, bad = parse_lines(piece, number)
             self.counts.came(len(points) + len(bad), len(piece))
-            of_piece = _PieceReport()
-            for line in bad:
-                of_piece.errors.append(LineError(line.line, "invalid_body", line.reason, line.text))
+            of_piece = LineReport(errors=[LineError(b.line, "invalid_body", b.reason, b.text) for b in bad])
             try:
                 self._store(points, unit, of_piece)
             finally:
@@ -105,7 +94,7 @@ class LineWriter:
             report.drop(of_piece.errors)
         return report
 
-    def _store(self, points: list[Point], unit: tuple[int, int], report: _PieceReport) -> None:
+    def _store(self, points: list[Point], unit: tuple[int, int], report: LineReport) -> None:
         groups: dict[str, list[Point]] = {}
         for point in points:
             groups.setdefault(point.measurement, []).append(point)
@@ -131,7 +120,7 @@ class LineWriter:
         for good, future in under_way:
             self._finish(good, future, report)
 
-    def _finish(self, points: list[Point], future: Future[IngestReceipt], report: _PieceReport) -> None:
+    def _finish(self, points: list[Point], future: Future[IngestReceipt], report: LineReport) -> None:
         try:
             receipt = future.result(self._timeout_s)
         except TimeoutError:
@@ -211,7 +200,7 @@ def _parsed(type_: Type, tag: str, text: str) -> Any:
         raise error("invalid_value", field=tag, detail=str(problem)) from None
 
 
-def _refuse_all(report: _PieceReport, points: list[Point], problem: PenstockError) -> None:
+def _refuse_all(report: LineReport, points: list[Point], problem: PenstockError) -> None:
     message = problem.message if problem.hint is None else f"{problem.message}; {problem.hint}"
     report.errors += [LineError(point.line, problem.condition, message, point.text) for point in points]
 

@@ -4,13 +4,16 @@ Names: the table's key columns, the stream's fields (bare, or as `stream.field`)
 of these decides: unknown_field, missing_field, invalid_value, not_null_violation. A field must be there, if only as null: a
 missing one stored as NULL would hide a sender's mistake. `ts` may be missing or null (see `rules`).
 A table gives times itself under transaction time, so a `ts` sent to it is refused rather than thrown away.
-A table that discovers sensors also takes static columns, and the stream column's name for the address: what a new
-sensor's row will hold (`discovery`).
+
+A table `WITH (discover = true)` takes the key of a reading that it does not know as a new sensor's, and makes the sensor's row from
+it (`Discovery`). Such a table also takes static columns, and the stream column's name for the address. They are the new sensor's;
+those of a sensor that is known are left as they are, because a user may have corrected them. The rows are journalled before the
+readings are judged, so the readings find them like any other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,9 +21,11 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.catalog.model import TIME_COLUMN, StreamColumn, Table
+from penstock.catalog.rows import StaticRows
 from penstock.errors import PenstockError, error, suggest
-from penstock.streams.ingest.columns import NO_TIME, Report, column_from_arrow, column_from_values, times_of
-from penstock.types import TEXT, TIMESTAMP, Field
+from penstock.streams.ingest.rules import NO_TIME
+from penstock.streams.ingest.values import Report, column_from_arrow, column_from_values, times_of
+from penstock.types import TEXT, TIMESTAMP, Field, Type
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,26 +144,13 @@ def _from_arrow(names: _Names, data: pa.Table) -> Readings:
         if slot in found:
             raise error("invalid_value", field=name, detail="it is given twice")
         found[slot] = data.column(name)
-    bad: dict[int, ReadingRefusal] = {}
-    columns = []
-    for slot, (spelled, wanted) in enumerate(names.needed):
+    for slot, (spelled, _) in enumerate(names.needed):
         if slot not in found:
             raise error("missing_field", field=spelled)
-        columns.append(column_from_arrow(wanted.type, found[slot], _reporter(bad, spelled)))
-    times = None
-    if names.time_slot in found:
-        sent = found[names.time_slot]
-        if names.table.options.time == "transaction" and data.num_rows and sent.null_count == 0:
-            raise _time_given(names.table)
-        times = times_of(column_from_arrow(TIMESTAMP, sent, _reporter(bad, TIME_COLUMN)))
-    keys = len(names.keys)
-    _refuse_nulls(names, columns[keys:], bad)
-    described = {
-        column.name: column_from_arrow(column.type, found[slot], _reporter(bad, column.name))
-        for slot, column in names.described.items()
-        if slot in found
-    }
-    return Readings(data.num_rows, columns[:keys], times, columns[keys:], bad, described)
+    times = found.get(names.time_slot)
+    if times is not None and names.table.options.time == "transaction" and data.num_rows and times.null_count == 0:
+        raise _time_given(names.table)
+    return _converted(names, data.num_rows, found, column_from_arrow, {})
 
 
 def _from_rows(names: _Names, rows: Sequence[Mapping[str, Any]]) -> Readings:
@@ -166,21 +158,27 @@ def _from_rows(names: _Names, rows: Sequence[Mapping[str, Any]]) -> Readings:
     values = _same_names(names, rows)
     if values is None:
         values = _any_names(names, rows, bad)
-    columns = [
-        column_from_values(wanted.type, values[slot], _reporter(bad, spelled))
-        for slot, (spelled, wanted) in enumerate(names.needed)
-    ]
-    times = None
-    if names.time_slot in values:
-        times = times_of(column_from_values(TIMESTAMP, values[names.time_slot], _reporter(bad, TIME_COLUMN)))
+    return _converted(names, len(rows), values, column_from_values, bad)
+
+
+def _converted(
+    names: _Names,
+    count: int,
+    found: Mapping[int, Any],
+    convert: Callable[[Type, Any, Report], pa.Array],
+    bad: dict[int, ReadingRefusal],
+) -> Readings:
+    """Readings of the columns that were found, by slot. What cannot be converted is noted in `bad`."""
+
+    def column(slot: int, spelled: str, wanted: Type) -> pa.Array:
+        return convert(wanted, found[slot], _reporter(bad, spelled))
+
+    columns = [column(slot, spelled, wanted.type) for slot, (spelled, wanted) in enumerate(names.needed)]
+    times = times_of(column(names.time_slot, TIME_COLUMN, TIMESTAMP)) if names.time_slot in found else None
     keys = len(names.keys)
     _refuse_nulls(names, columns[keys:], bad)
-    described = {
-        column.name: column_from_values(column.type, values[slot], _reporter(bad, column.name))
-        for slot, column in names.described.items()
-        if slot in values
-    }
-    return Readings(len(rows), columns[:keys], times, columns[keys:], bad, described)
+    described = {c.name: column(slot, c.name, c.type) for slot, c in names.described.items() if slot in found}
+    return Readings(count, columns[:keys], times, columns[keys:], bad, described)
 
 
 def _same_names(names: _Names, rows: Sequence[Mapping[str, Any]]) -> dict[int, list[Any]] | None:
@@ -260,3 +258,61 @@ def _time_given(table: Table) -> PenstockError:
         detail=f'"{table.name}" gives its readings their time',
         hint="leave ts out, or create the table WITH (time = 'valid') to keep the sensors' own times",
     )
+
+
+InsertRows = Callable[[str, Sequence[Sequence[Any]]], int]
+
+
+class Discovery:
+    """Adds sensors through `insert` until a table has `most` of them: a mistake in a sender's key must not fill the disk."""
+
+    def __init__(self, insert: InsertRows, most: int) -> None:
+        self._insert = insert
+        self._most = most
+
+    def add_unknown(self, table: Table, readings: Readings, rows: Callable[[], StaticRows]) -> int:
+        """How many sensors were added. Readings of a sensor that cannot be added are noted as bad, with the reason."""
+        if not (table.options.discover and table.key and readings.count):
+            return 0
+        while True:
+            known = rows()
+            unknown = [i for i in np.flatnonzero(known.find(readings.keys) < 0).tolist() if i not in readings.bad]
+            if not unknown:
+                return 0
+            new = self._new_rows(table, readings, unknown, self._most - len(known.live_sids()))
+            try:
+                return self._insert(table.name, new) if new else 0
+            except PenstockError as problem:
+                if problem.condition != "unique_violation":
+                    raise
+                # Another sender brought one of them first: look again.
+
+    def _new_rows(self, table: Table, readings: Readings, unknown: list[int], room: int) -> list[list[Any]]:
+        found: dict[tuple[Any, ...], list[Any]] = {}
+        problems: dict[tuple[Any, ...], PenstockError] = {}
+        for index in unknown:
+            key = tuple([column[index].as_py() for column in readings.keys])
+            if None in key or key in found:
+                continue
+            if key not in problems:
+                row, problem = _row(table, readings, index, key)
+                if problem is None and len(found) >= room:
+                    detail = f'table "{table.name}" has {self._most} sensors; no more are discovered'
+                    problem = error("limit_reached", detail=f"{detail} (discover_max_sensors)")
+                if problem is None:
+                    found[key] = row
+                    continue
+                problems[key] = problem
+            readings.bad[index] = ReadingRefusal(index, problems[key].condition, problems[key].message)
+        return list(found.values())
+
+
+def _row(table: Table, readings: Readings, index: int, key: tuple[Any, ...]) -> tuple[list[Any], PenstockError | None]:
+    """Static values in the order of the columns, then the address."""
+    assert table.stream is not None
+    values = dict(zip(table.key, key, strict=True))
+    values.update({name: column[index].as_py() for name, column in readings.described.items()})
+    for column in table.columns:
+        if column.required and values.get(column.name) is None:
+            return [], error("not_null_violation", column=column.name, table=table.name)
+    return [*(values.get(column.name) for column in table.columns), values.get(table.stream.name)], None

@@ -22,7 +22,6 @@ import pyarrow as pa
 
 from penstock.catalog.model import TIME_COLUMN, VERSION_COLUMN, Table
 from penstock.errors import PenstockError
-from penstock.streams.ingest.deduplication import KeyMemory, key_fields
 from penstock.streams.ingest.rules import (
     ACCEPT,
     CLAMP,
@@ -30,8 +29,10 @@ from penstock.streams.ingest.rules import (
     NO_TIME,
     REFUSE,
     Decisions,
+    KeyMemory,
     OrderState,
     apply_rules,
+    key_fields,
     raise_newest,
     take_back,
 )
@@ -46,6 +47,7 @@ logger = logging.getLogger(__name__)
 
 _COLUMNS = [VERSION_COLUMN.name, TIME_COLUMN]
 _NONE = np.empty(0, dtype=np.int64)
+_LISTS = ("newest", "live", "live_sids", "live_times")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,17 +117,8 @@ def read_live(segments: list[Segment], positions: Ints, columns: list[str]) -> p
 def save_memory(memory: Memory, folder: Path, temporary: Path) -> None:
     """Write the sidecar. It may be lost, so nothing waits for it."""
     make_folder(folder)
-    columns = {
-        "newest": memory.newest,
-        "live": memory.live,
-        "live_sids": memory.live_sids,
-        "live_times": memory.live_times,
-    }
-    arrays = {name: pa.array([values], pa.list_(pa.int64())) for name, values in columns.items()}
-    table = pa.table(
-        {"position": pa.array([memory.position]), "latest": pa.array([memory.latest]), **arrays},
-    )
-
+    lists = {name: pa.array([getattr(memory, name)], pa.list_(pa.int64())) for name in _LISTS}
+    table = pa.table({"position": pa.array([memory.position]), "latest": pa.array([memory.latest]), **lists})
     store(temporary, folder / "newest.arrow", sealed_file(table.schema, table.to_batches()), at="memory")
 
 
@@ -141,7 +134,7 @@ def load_memory(folder: Path, head: int) -> Memory:
         latest = int(row.column("latest")[0].as_py())
         lists = [
             row.column(name).combine_chunks().flatten().to_numpy(zero_copy_only=False).astype(np.int64)
-            for name in ("newest", "live", "live_sids", "live_times")
+            for name in _LISTS
         ]
     except (pa.ArrowException, OSError, KeyError, ValueError, TypeError, IndexError, OverflowError) as problem:
         logger.warning("%s is read anew from the log: %s", path, problem)
@@ -152,7 +145,6 @@ def load_memory(folder: Path, head: int) -> Memory:
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 
 POLICIES = {"refuse": REFUSE, "clamp": CLAMP, "accept": ACCEPT}
-_NO_KEYS = np.empty(0, dtype=np.int64)
 
 
 @dataclass(slots=True)
@@ -251,14 +243,14 @@ class SensorOrder:
                 self.keys.sweep(self.newest)
 
     def _state(self) -> OrderState:
-        remembered = self.keys.times if self.keys is not None else _NO_KEYS
+        remembered = self.keys.times if self.keys is not None else _NONE
         return self.newest, self.latest, self.counts, remembered
 
     def _numbers(
         self, table: Table, sids: np.ndarray[Any, np.dtype[np.int32]], times: Ints, fields: list[pa.Array], now: int
     ) -> Ints:
         if self.keys is None or table.stream is None:
-            return _NO_KEYS
+            return _NONE
         by_name = {f.name: column for f, column in zip(table.stream.fields, fields, strict=True)}
         columns = [
             np.where(times == NO_TIME, now, times) if name == TIME_COLUMN else by_name[name]

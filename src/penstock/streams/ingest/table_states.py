@@ -25,6 +25,8 @@ from penstock.streams.ingest.sensor_order import Memory, SensorOrder, Verdict, a
 from penstock.streams.log.segments import SIDECARS, Segment, list_what_is_there
 from penstock.streams.log.stream_log import StreamLog
 
+SIDECAR_EVERY_ROWS = 2_000_000
+
 
 class ReadingCounters:
     """Counts of pushes that were answered, since the start. `failed` counts good readings that could not be written."""
@@ -113,7 +115,7 @@ class IngestTables:
             ingest = self._tables.get(table_id)
         return ingest.counters if ingest is not None else ReadingCounters()
 
-    def remember(self, table: Table, at_least_rows: int) -> None:
+    def remember(self, table: Table, at_least_rows: int = SIDECAR_EVERY_ROWS) -> None:
         """Write the sidecar that shortens the next start, if that many rows came since the last one."""
         ingest = self.of(table)
         head = self._log.head(table.id)

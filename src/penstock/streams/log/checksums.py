@@ -33,15 +33,10 @@ _seen: dict[str, tuple[int, int]] = {}  # size and time of change of files that 
 _lock = threading.Lock()
 
 
-def sealed(schema: pa.Schema, batches: Sequence[pa.RecordBatch]) -> pa.Schema:
-    """The schema to write these batches with."""
-    sums = [_head_sum(schema), *(_sum(pa.ipc.read_message(batch.serialize())) for batch in batches)]
-    return schema.with_metadata({**(schema.metadata or {}), SEAL: json.dumps(sums).encode()})
-
-
 def sealed_file(schema: pa.Schema, batches: Sequence[pa.RecordBatch]) -> Callable[[Path], None]:
     """What writes these batches to a file, for `atomic_file.store`."""
-    written_with = sealed(schema, batches)
+    sums = [_head_sum(schema), *(_sum(pa.ipc.read_message(batch.serialize())) for batch in batches)]
+    written_with = schema.with_metadata({**(schema.metadata or {}), SEAL: json.dumps(sums).encode()})
 
     def write(path: Path) -> None:
         with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, written_with) as writer:
@@ -68,13 +63,8 @@ def check_seal(path: Path, source: pa.NativeFile, reader: pa.ipc.RecordBatchFile
 
     `source` is mapped or in memory: it is read at two places in turn.
     """
-    mark = mark_of(path)
-    if is_whole(path, mark) or _seal_of(reader.schema) is None:
-        return
-    _read_through(path)
-    _check_stream(source, reader.schema)
-    _check_footer(source, reader)
-    remember_whole(path, mark)
+    if _seal_of(open_sealed(path, source)) is not None:
+        _check_footer(source, reader)
 
 
 def _read_through(path: Path) -> None:
@@ -126,7 +116,7 @@ def _seal_of(schema: pa.Schema) -> bytes | None:
 
 
 def _check_stream(source: pa.NativeFile, schema: pa.Schema) -> None:
-    head = _head_sum(schema) if is_sealed(schema) else _fields_sum(schema)
+    head = _head_sum(schema) if SEAL in schema.metadata else _fields_sum(schema)
     try:
         whole = json.loads(_seal_of(schema) or b"[]") == [head, *_sums(source)]
     except ValueError:
@@ -154,11 +144,6 @@ def _check_footer(source: pa.NativeFile, reader: pa.ipc.RecordBatchFileReader) -
 
 def _buffers(batch: pa.RecordBatch) -> list[pa.Buffer | None]:
     return [buffer for column in batch.columns for buffer in column.buffers()]
-
-
-def is_sealed(schema: pa.Schema) -> bool:
-    """Whether a file has a checksum that covers its metadata, too."""
-    return SEAL in (schema.metadata or {})
 
 
 Mark = tuple[int, int]

@@ -3,8 +3,8 @@
 Hot segments are merged once there are more than `compact_after_segments` of them. Parquet files are merged eight of a
 size at a time (size tiers), so a row is rewritten about log8 of the log's length often, and a table has some
 dozens of files. A merged file appears complete; from then on listings prefer it. What it replaced is removed
-when no reader can still open it by name: after a short grace, and after every reader that `in_use` reports as
-older. Even then a reader that comes too late finds the same rows by their positions (`segment_rows.read_slice`).
+after a short grace, in which readers open it by name. A reader that comes too late finds the same rows by their positions
+(`segment_rows.read_slice`).
 """
 
 from __future__ import annotations
@@ -41,7 +41,6 @@ LARGEST_PART = 4  # above it no file is made larger than this part of the table,
 HOT_MERGE_ROWS = 32_000_000
 
 CarryKeys = Callable[[int, list[Path]], None]
-InUse = Callable[[], float]
 
 
 def choose_run(segments: Sequence[Segment], compact_after: int, files_max: int) -> Sequence[Segment]:
@@ -124,21 +123,18 @@ def _row_groups(run: Sequence[Segment], schema: pa.Schema) -> Iterator[pa.Table]
 class Compactor:
     """Merges and removes, one table at a time, from one thread.
 
-    `in_use` gives the start (time.monotonic) of the oldest cycle or reader that still runs, infinity where none
-    does. `carry_keys` makes the idempotency keys of hot segments durable elsewhere before they go.
+    `carry_keys` makes the idempotency keys of hot segments durable elsewhere before they go.
     """
 
     def __init__(
         self,
         log: StreamLog,
         carry_keys: CarryKeys,
-        in_use: InUse = lambda: math.inf,
         grace_s: float = GRACE_S,
         crash_point: CrashPoint = no_crash,
     ) -> None:
         self._log = log
         self._carry_keys = carry_keys
-        self._in_use = in_use
         self._grace_s = grace_s
         self._crash_point = crash_point
         self._unwanted: dict[Path, float] = {}  # since when no listing leads to the file
@@ -171,7 +167,7 @@ class Compactor:
         now = time.monotonic()
         for segment in unwanted:
             self._unwanted.setdefault(segment.path, now)
-        before = min(now - self._grace_s, self._in_use())
+        before = now - self._grace_s
         due = [s for s in unwanted if self._unwanted[s.path] <= before]
         if due:
             self._carry_keys(table_id, [s.path for s in due if s.format == "arrow"])

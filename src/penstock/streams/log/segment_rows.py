@@ -6,6 +6,8 @@ A file that compaction replaced in the meantime is found again by its log positi
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import accumulate, groupby
 from pathlib import Path
 
 import numpy as np
@@ -38,7 +40,11 @@ def read_slice(
     """
     names = list(schema.names) if schema is not None else (None if columns is None else list(columns))
     try:
-        parts = list(_read_parts(slice, names, min_ts, max_ts))
+        with _telling_damage(slice.path):
+            if slice.format == "arrow":
+                parts = [(slice.first, _read_arrow(slice, names))]
+            else:
+                parts = list(_read_parquet(slice, names, min_ts, max_ts))
     except FileNotFoundError:
         return _read_elsewhere(slice, columns, schema, min_ts, max_ts)
     tables = [_shape(table, first, names, schema) for first, table in parts]
@@ -47,46 +53,34 @@ def read_slice(
 
 def open_rows(path: Path, format: Format) -> int:
     """How many rows a file holds, from its footer. Raises corrupt_segment where it has none."""
-    try:
+    with _telling_damage(path):
         if format == "parquet":
             check_footer(path)
             return int(pq.read_metadata(path).num_rows)
         with pa.memory_map(str(path)) as source:
             reader = pa.ipc.open_file(source)
             return sum(reader.get_batch(i).num_rows for i in range(reader.num_record_batches))
-    except FileNotFoundError:
-        raise
-    except _UNREADABLE as problem:
-        raise _corrupt(path, problem) from problem
 
 
 def file_schema(path: Path, format: Format) -> pa.Schema:
     """The columns of a file, without its metadata."""
-    try:
+    with _telling_damage(path):
         if format == "parquet":
             check_footer(path)
             return pq.read_schema(path).remove_metadata()
         with pa.memory_map(str(path)) as source:
             return pa.ipc.open_file(source).schema.remove_metadata()
+
+
+@contextmanager
+def _telling_damage(path: Path) -> Iterator[None]:
+    """Raise corrupt_segment for what reading a damaged file ends in. One that is not there was replaced, or is missing."""
+    try:
+        yield
     except FileNotFoundError:
         raise
     except _UNREADABLE as problem:
         raise _corrupt(path, problem) from problem
-
-
-def _read_parts(
-    slice: Slice, names: list[str] | None, min_ts: int | None, max_ts: int | None
-) -> Iterator[tuple[int, pa.Table]]:
-    """Pairs of a log position and the consecutive rows from it. At least one, possibly empty."""
-    try:
-        if slice.format == "arrow":
-            yield slice.first, _read_arrow(slice, names)
-        else:
-            yield from _read_parquet(slice, names, min_ts, max_ts)
-    except FileNotFoundError:
-        raise
-    except _UNREADABLE as problem:
-        raise _corrupt(slice.path, problem) from problem
 
 
 def _read_arrow(slice: Slice, names: list[str] | None) -> pa.Table:
@@ -117,40 +111,36 @@ def _read_arrow(slice: Slice, names: list[str] | None) -> pa.Table:
 def _read_parquet(
     slice: Slice, names: list[str] | None, min_ts: int | None, max_ts: int | None
 ) -> Iterator[tuple[int, pa.Table]]:
+    """Pairs of a log position and the consecutive rows from it. At least one, possibly empty."""
     check_footer(slice.path)
     with pq.ParquetFile(slice.path, memory_map=True, page_checksum_verification=True) as file:
         check_schema(file.schema_arrow)
         present = file.schema_arrow.names
         picked = None if names is None else [name for name in present if name in names]
-        metadata = file.metadata
-        if slice.skip + slice.rows > metadata.num_rows:
-            raise _corrupt(slice.path, f"{slice.skip + slice.rows - metadata.num_rows} rows are missing")
+        metadata, end = file.metadata, slice.skip + slice.rows
+        if end > metadata.num_rows:
+            raise _corrupt(slice.path, f"{end - metadata.num_rows} rows are missing")
         time_index = present.index(TIME_COLUMN) if TIME_COLUMN in present else None
-        groups: list[list[int]] = []  # runs of neighbouring row groups: (index, first row, rows)
-        offset = 0
-        run: list[int] = []
-        starts: list[int] = []
-        for g in range(metadata.num_row_groups):
-            group = metadata.row_group(g)
-            inside = offset < slice.skip + slice.rows and offset + group.num_rows > slice.skip
-            if inside and not _outside(group, time_index, min_ts, max_ts):
-                if not run:
-                    starts.append(offset)
-                    groups.append(run)
-                run.append(g)
-            elif run:
-                run = []
-            offset += group.num_rows
-        if not groups:
-            yield slice.first, _picked_empty(file.schema_arrow, picked)
-        for begin, run in zip(starts, groups, strict=True):
+        groups = [metadata.row_group(g) for g in range(metadata.num_row_groups)]
+        starts = list(accumulate((group.num_rows for group in groups), initial=0))
+        wanted = [
+            g
+            for g, group in enumerate(groups)
+            if starts[g] < end and starts[g + 1] > slice.skip and not _outside(group, time_index, min_ts, max_ts)
+        ]
+        if not wanted:
+            empty = file.schema_arrow.remove_metadata().empty_table()
+            yield slice.first, empty if picked is None else empty.select(picked)
+        # Neighbours are read together: along them, row groups and their places in the list differ by the same number.
+        for _, neighbours in groupby(enumerate(wanted), key=lambda pair: pair[1] - pair[0]):
+            run = [g for _, g in neighbours]
+            begin, stop = starts[run[0]], starts[run[-1] + 1]
             if picked is not None and not picked:
-                table = _no_columns(sum(metadata.row_group(g).num_rows for g in run))
+                table = _no_columns(stop - begin)
             else:
                 table = file.read_row_groups(run, columns=picked, use_threads=False).replace_schema_metadata()
-            low = max(slice.skip - begin, 0)
-            high = min(slice.skip + slice.rows - begin, table.num_rows)
-            yield slice.first + begin + low - slice.skip, table.slice(low, high - low)
+            low, high = max(slice.skip, begin), min(end, stop)
+            yield slice.first + low - slice.skip, table.slice(low - begin, high - low)
 
 
 def _outside(group: pq.RowGroupMetaData, index: int | None, min_ts: int | None, max_ts: int | None) -> bool:
@@ -161,8 +151,8 @@ def _outside(group: pq.RowGroupMetaData, index: int | None, min_ts: int | None, 
     if statistics is None or not statistics.has_min_max:
         return False
     low, high = (
-        int(np.datetime64(statistics.min.replace(tzinfo=None), "us").astype(np.int64)),
-        int(np.datetime64(statistics.max.replace(tzinfo=None), "us").astype(np.int64)),
+        int(np.datetime64(time.replace(tzinfo=None), "us").astype(np.int64))
+        for time in (statistics.min, statistics.max)
     )
     return (min_ts is not None and high < min_ts) or (max_ts is not None and low > max_ts)
 
@@ -197,11 +187,6 @@ def _read_elsewhere(
         raise _corrupt(slice.path, "the file is missing")
     pieces = [read_slice(piece, columns, schema=schema, min_ts=min_ts, max_ts=max_ts) for piece in found]
     return pa.concat_tables(pieces, promote_options="default")
-
-
-def _picked_empty(schema: pa.Schema, picked: list[str] | None) -> pa.Table:
-    fields = [schema.field(i) for i in range(len(schema.names)) if picked is None or schema.names[i] in picked]
-    return pa.schema(fields).empty_table()
 
 
 def _no_columns(rows: int) -> pa.Table:

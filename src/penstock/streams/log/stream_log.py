@@ -1,6 +1,6 @@
 """The stream log: batches in, futures answered when the rows are on disk.
 
-`append` stamps a batch and queues it for the thread of `GroupCommit`. Called by `Ingest`; `still` is called by the
+`append` stamps a batch and queues it for the one thread that writes. Called by `Ingest`; `still` is called by the
 catalog around every journal entry.
 """
 
@@ -20,28 +20,40 @@ import pyarrow as pa
 
 from penstock.catalog.model import Table
 from penstock.clock import Clock
-from penstock.damage import DamageReport, damage_of
-from penstock.errors import PenstockError, error
+from penstock.damage import damage_of
+from penstock.errors import error
+from penstock.services import Service
 from penstock.settings import Settings
-from penstock.streams.log.atomic_file import CrashPoint, make_folder, no_crash, sweep
-from penstock.streams.log.group_commit import LONG_AGO, Append, CommitFailures, GroupCommit, LogMoved, TableLog
-from penstock.streams.log.row_columns import stamp
-from penstock.streams.log.segment_rows import open_rows
+from penstock.streams.log.atomic_file import CrashPoint, FolderNotSynced, as_storage_error, make_folder, no_crash, sweep
 from penstock.streams.log.segments import ASIDE, LOG, TEMPORARY, list_files
+from penstock.streams.log.table_log import (
+    LONG_AGO,
+    Append,
+    CommitFailures,
+    LogMoved,
+    TableLog,
+    open_table,
+    stamp,
+    write_hot,
+)
 
 logger = logging.getLogger(__name__)
 
 WAIT_FOR_ROOM_S = 10.0
 DROP_AFTER_S = 60.0  # readers that named files of a dropped table can finish
+BACK_OFF_MAX_S = 2.0  # senders wait for it
 
 
-class StreamLog(GroupCommit):
+class StreamLog:
     """The log of a data folder. One per folder and process; readers need none, they use `segments` and `segment_rows`.
 
     `folder` is the data folder. A batch is durable when its future resolves, to the table's head after it. On a
     full disk the batch and everything queued behind it for the table fail together, nothing of them is left,
     and the next append tries anew. Waiting batches hold at most `queue_max_bytes`; then `append` waits, and
     raises too_busy after a while.
+
+    One thread takes what is queued and makes one segment of it per table. While `_holder` is a thread, or on closing, every
+    segment is due at once. Positions are given when a segment is in place, so they never skip, whatever fails.
     """
 
     def __init__(
@@ -58,16 +70,28 @@ class StreamLog(GroupCommit):
         self._wait_for_room_s = wait_for_room_s
         self._depth = 0
         self._stills = 0
-        log_folder, temporary = self.data_folder / LOG, self.data_folder / TEMPORARY
+        self.folder, self.temporary = self.data_folder / LOG, self.data_folder / TEMPORARY
         self._dropped: dict[int, float] = {}  # by table: since when its folder is to go
-        make_folder(log_folder)
-        sweep(temporary)
-        tables = {}
-        for entry in log_folder.iterdir():
+        make_folder(self.folder)
+        sweep(self.temporary)
+        self._tables: dict[int, TableLog] = {}
+        for entry in self.folder.iterdir():
             if entry.is_dir() and entry.name.isdigit():
-                tables[int(entry.name)], moved = open_table(entry, damage_of(self.data_folder))
+                self._tables[int(entry.name)], moved = open_table(entry, damage_of(self.data_folder))
                 self.corrupt_segments += moved
-        super().__init__(log_folder, temporary, settings, tables, crash_point)
+        self.settings = settings
+        self.commits = 0
+        self._crash_point = crash_point
+        self._lock = threading.Lock()
+        self._work = threading.Condition(self._lock)
+        self._room = threading.Condition(self._lock)
+        self._bytes = 0
+        self._writing = False
+        self._idle = False
+        self._holder: int | None = None
+        self._closing = False
+        self._writer = Service("log", self._write_due, critical=True, back_off_max_s=BACK_OFF_MAX_S)
+        self._writer.start()
 
     # -- writing
 
@@ -221,6 +245,17 @@ class StreamLog(GroupCommit):
             with self._lock:
                 self._dropped.pop(table_id, None)
 
+    def close(self) -> None:
+        """Write everything queued and stop. A later append raises not_ready."""
+        with self._lock:
+            self._closing = True
+            self._work.notify_all()
+            self._room.notify_all()
+        self._writer.join()
+
+    def services(self) -> list[Service]:
+        return [self._writer]
+
     # -- inside
 
     def _heads(self) -> dict[int, int]:
@@ -243,28 +278,86 @@ class StreamLog(GroupCommit):
         if self._closing:
             raise error("not_ready", detail="the log is closed")
 
+    # -- the thread that writes
 
-def open_table(folder: Path, report: DamageReport) -> tuple[TableLog, int]:
-    """Head and newest time of a table from its file names, and how many of its newest files were moved to `corrupt/`.
-
-    Those are the ones that cannot be opened: nothing comes after them, so the log goes on before them, unless a commit or
-    a journal entry has named their positions already (`StreamLog.reserve`). Times go on after theirs.
-    """
-    moved = 0
-    last_ts = LONG_AGO
-    while True:
-        # Not a cover: a file missing in the middle must stop its readers, not the server.
-        files = list_files(folder)
-        if not files:
-            return TableLog(last_ts=last_ts), moved
-        newest = max(files, key=lambda segment: (segment.end, segment.rows))
+    def _write_due(self) -> float | None:
+        """Wait for what is due and write it; None when closed and empty."""
+        with self._lock:
+            taken = self._take()
+            if taken is None:
+                return None
+            self._writing = True
         try:
-            rows = open_rows(newest.path, newest.format)
-            if rows != newest.rows:
-                raise error("corrupt_segment", segment=newest.path.name, detail=f"it holds {rows} rows")
-        except PenstockError as problem:
-            moved += 1
-            last_ts = max(last_ts, newest.max_ts)
-            report.set_aside(newest.path, "log", problem.message)
-            continue
-        return TableLog(newest.end, max(last_ts, *(segment.max_ts for segment in files)), len(files)), moved
+            for table_id, appends in taken.items():
+                self._commit(table_id, appends)
+        except BaseException as problem:
+            # Every sender gets an answer, whatever happened here.
+            for table_id, appends in taken.items():
+                self._fail(self._tables.get(table_id), [a for a in appends if not a.future.done()], problem)
+            raise
+        finally:
+            with self._lock:
+                self._writing = False
+                self._room.notify_all()
+        return 0.0
+
+    def _take(self) -> dict[int, list[Append]] | None:
+        """Wait until some table's segment is due and take what is queued for it; None when closed and empty."""
+        while True:
+            waiting = {t: log for t, log in self._tables.items() if log.pending}
+            if not waiting and self._closing:
+                return None
+            now = time.monotonic()
+            at_once = self._holder is not None or self._closing
+            due_at = {t: now if at_once or log.is_large else log.due_at_s(self.settings) for t, log in waiting.items()}
+            due = [t for t, at in due_at.items() if at <= now]
+            if due:
+                return {table_id: self._tables[table_id].take() for table_id in due}
+            self._idle = not waiting
+            self._work.wait(min(due_at.values()) - now if due_at else None)
+            self._idle = False
+
+    def _commit(self, table_id: int, appends: list[Append]) -> None:
+        """Write the queued batches of one table; answer each future only when its rows are synced."""
+        log = self._tables.get(table_id)
+        done = 0
+        try:
+            while done < len(appends):
+                schema = appends[done].batch.schema
+                same = next((i for i in range(done, len(appends)) if appends[i].batch.schema != schema), len(appends))
+                run = appends[done:same]
+                head = log.head if log is not None else 0
+                target = write_hot(self.folder / str(table_id), self.temporary, head, run, self._crash_point)
+                rows = sum(append.batch.num_rows for append in run)
+                with self._lock:
+                    self.commits += 1
+                    self._bytes -= sum(append.batch.nbytes for append in run)
+                    if log is not None:
+                        log.head += rows
+                        log.files += 1
+                        log.committed_at_s = time.monotonic()
+                        log.last_ts = max(log.last_ts, target.max_ts)
+                    self._room.notify_all()
+                for append in run:
+                    head += append.batch.num_rows
+                    append.future.set_result(head)
+                self._crash_point("log:answered")
+                done = same
+        except Exception as problem:
+            self._fail(log, appends[done:], problem)
+
+    def _fail(self, log: TableLog | None, failed: list[Append], problem: BaseException) -> None:
+        told = as_storage_error(problem)
+        logger.warning("a segment could not be written: %s", problem)
+        with self._lock:
+            if log is not None:
+                # Rows queued behind were checked against rows that are not there now: they go too.
+                failed = [*failed, *log.take()]
+                log.failures += 1
+                log.committed_at_s = time.monotonic()
+                if isinstance(problem, FolderNotSynced):
+                    log.broken = told
+            self._bytes -= sum(append.batch.nbytes for append in failed)
+            self._room.notify_all()
+        for append in failed:
+            append.future.set_exception(told)

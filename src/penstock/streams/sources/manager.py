@@ -27,8 +27,8 @@ from penstock.expr.expression import Expr, columns_of
 from penstock.sensors.address_rules import AddressRules
 from penstock.sensors.registry import find_connector
 from penstock.services import Service
-from penstock.streams.ingest.columns import NO_TIME
 from penstock.streams.ingest.ingest import Ingest
+from penstock.streams.ingest.rules import NO_TIME
 from penstock.streams.sources.polling import Poller
 from penstock.streams.sources.sensor_forwarder import Observe, SensorForwarder
 from penstock.streams.sources.sensor_lifecycle import ManagerLimits, SensorLifecycle
@@ -115,14 +115,9 @@ class StreamManager:
     def release(self, holder: str) -> None:
         """The holder wants nothing any more."""
         with self._lock:
-            changes = {
-                table_id: demand.replace(holder, NO_SENSORS)
-                for table_id, demand in self._tables.items()
-                if holder in demand.holders
-            }
-        for table_id, changed in changes.items():
-            if len(changed):
-                self._settle(table_id, changed)
+            held = [table_id for table_id, demand in self._tables.items() if holder in demand.holders]
+        for table_id in held:
+            self.demand(holder, table_id, NO_SENSORS)
 
     def refresh(self, table_id: int | None = None) -> None:
         """The catalog changed: sensors came, went or moved, or a table did. Keeps ALWAYS ON tables open."""
@@ -290,11 +285,11 @@ def _opens(table: Table) -> bool:
         return True
 
 
-def _addresses(state: CatalogState, table_id: int, sids: NDArray[np.int32] | None = None) -> dict[int, str]:
-    """Addresses of live sensors, all or those asked for. A sensor without an address cannot be opened."""
+def _addresses(state: CatalogState, table_id: int, sids: NDArray[np.int32]) -> dict[int, str]:
+    """Addresses of those of these sensors that are live. A sensor without an address cannot be opened."""
     rows = state.rows(table_id).current()
     known = np.asarray(rows.column("_sid"))
-    chosen = np.arange(len(known)) if sids is None else np.flatnonzero(np.isin(known, sids))
+    chosen = np.flatnonzero(np.isin(known, sids))
     addresses = rows.column("_address").take(pa.array(chosen)).to_pylist()
     pairs = zip(known[chosen].tolist(), addresses, strict=True)
     return {sid: address for sid, address in pairs if address is not None}

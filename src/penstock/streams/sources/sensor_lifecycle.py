@@ -20,9 +20,8 @@ from penstock.sensors.address_rules import AddressRules
 from penstock.sensors.base import PushSensor, Reading, ReadResult, Sensor
 from penstock.sensors.registry import create_sensor
 from penstock.settings import Settings
-from penstock.streams.sources.outbox import Outbox, ReadChunk
 from penstock.streams.sources.polling import PollLimits
-from penstock.streams.sources.sensor_forwarder import SensorForwarder
+from penstock.streams.sources.sensor_forwarder import Outbox, ReadChunk, SensorForwarder
 from penstock.streams.sources.sensor_state import OpenedSensor
 
 # newest_us(table, sid): the newest time that the log holds of a sensor, or None
@@ -161,7 +160,7 @@ class SensorLifecycle:
         """Put what a sensor gave on its way, and count it."""
         now_us = self._clock.now_us()
         if reading.bad:
-            opened.note_error(reading.problem or "a reading that could not be understood", now_us, reading.bad)
+            opened.note_error(reading.problem or "a reading that could not be understood", reading.bad)
         count = reading.count
         if count:
             opened.failures = 0
@@ -192,11 +191,11 @@ class SensorLifecycle:
         try:
             sensor.close()
         except Exception as cause:
-            opened.note_error(f"while closing: {one_line(cause)}", self._clock.now_us())
+            opened.note_error(f"while closing: {one_line(cause)}")
 
     def _back_off(self, opened: OpenedSensor, cause: Exception) -> float | None:
         """Close a sensor that failed and try again later; each time in a row twice as late, up to a minute."""
-        opened.note_error(one_line(cause), self._clock.now_us())
+        opened.note_error(one_line(cause))
         self._close_sensor(opened)
         if not opened.wanted:
             return 0.0
@@ -207,12 +206,12 @@ class SensorLifecycle:
 
     def note_hung(self, opened: OpenedSensor) -> None:
         seconds = self._limits.poll.hang_s
-        opened.note_error(f"no answer for {seconds:g} s; its thread was left to it", self._clock.now_us())
+        opened.note_error(f"no answer for {seconds:g} s; its thread was left to it")
 
     def note_held(self, opened: OpenedSensor) -> None:
         if opened.shown != "backing off":
             opened.shown = "backing off"
-            opened.note_error("waits: too many sensors of this table hang", self._clock.now_us())
+            opened.note_error("waits: too many sensors of this table hang")
 
     def take_pushed(self, opened: OpenedSensor, sensor: PushSensor, reading: Reading) -> None:
         """A push sensor calls. Waits while the table's outbox is full; what a closed sensor says is dropped."""

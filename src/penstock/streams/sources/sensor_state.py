@@ -23,9 +23,6 @@ class SensorState:
     readings: int
     errors: int
     last_error: str | None
-    last_error_us: int | None
-    last_reading_us: int | None
-    opened_us: int | None
     holders: int
 
 
@@ -51,20 +48,18 @@ class OpenedSensor(Task):
     readings: int = 0
     errors: int = 0
     last_error: str | None = None
-    last_error_us: int | None = None
     last_reading_us: int | None = None
     opened_us: int | None = None
 
     def __post_init__(self) -> None:
         Task.__init__(self, self.table.id)  # not by super(): a class with slots is made anew
 
-    def note_error(self, text: str, now_us: int, count: int = 1) -> None:
+    def note_error(self, text: str, count: int = 1) -> None:
         stream = self.table.stream
         options = stream.options if stream is not None else {}
         self.errors += count
         # What a sensor raises may repeat what it signs in with.
         self.last_error = without(text, secrets_of({**options, "address": self.address}))[:500]
-        self.last_error_us = now_us
 
     def snapshot(self, now_us: int, holders: int) -> SensorState:
         shown: State = "hung" if self.hung else self.shown
@@ -72,15 +67,4 @@ class OpenedSensor(Task):
             quiet_since_us = max(self.last_reading_us or 0, self.opened_us or 0)
             if now_us - quiet_since_us > self.table.options.idle_us:
                 shown = "idle"
-        return SensorState(
-            self.sid,
-            self.address,
-            shown,
-            self.readings,
-            self.errors,
-            self.last_error,
-            self.last_error_us,
-            self.last_reading_us,
-            self.opened_us,
-            holders,
-        )
+        return SensorState(self.sid, self.address, shown, self.readings, self.errors, self.last_error, holders)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from penstock.catalog.heads import journal_of
+from penstock.catalog.histories import journal_of
 from penstock.catalog.rows import StaticRows
 from penstock.catalog.state import CatalogState
 from penstock.expr.evaluate import Functions

@@ -1,9 +1,9 @@
 """One table's subscription at a broker: a thread that reads messages, hands them over in batches and acknowledges what is stored.
 
-A message of QoS 1 is acknowledged when the log has its readings or has refused them for good; until then the broker keeps it, also while one
-of us is gone, because the session outlives the connection. One batch is under way at a time, and what arrives meanwhile makes up the next.
-What was read is stored even if the connection breaks before: a broker that was killed may not have it any more.
-Beyond `in_flight` messages nothing is read: the broker's own queue, and then its senders, wait.
+A message of QoS 1 is acknowledged when the log has its readings or has refused them for good; until then the broker keeps it, also
+while one of us is gone, because the session outlives the connection. One batch is under way at a time (`PushDelivery`), and what
+arrives meanwhile makes up the next. What was read is stored even if the connection breaks before: a broker that was killed may not
+have it any more. Beyond `in_flight` messages nothing is read: the broker's own queue, and then its senders, wait.
 """
 
 from __future__ import annotations
@@ -13,20 +13,128 @@ import select
 import socket
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from penstock.back_off import BackOff
 from penstock.catalog.model import Table
 from penstock.catalog.secrets import secrets_of, without
-from penstock.clock import Clock
+from penstock.catalog.state import CatalogState
 from penstock.errors import PenstockError, error, one_line
-from penstock.sensors.base import Delivery, Inbox, Source, SourceFacts, SourceState
+from penstock.sensors.address_rules import AddressRules
+from penstock.sensors.mqtt import PayloadReader, TopicPattern, check_filter
 from penstock.sensors.mqtt_client import Client, MessageIn
-from penstock.sensors.mqtt_payload import PayloadReader, TopicPattern, check_filter
 from penstock.services import Service
+from penstock.streams.ingest.input_counts import InputCounts
+from penstock.streams.ingest.readings import IngestReceipt
+from penstock.streams.sources.sensor_forwarder import will_pass
 
+_SOURCES_LOGGER = logging.getLogger("penstock.sources")
+_RETRY_S = 1.0
+_ATTEMPTS = 5  # at what does not look as if it would pass
+
+Push = Callable[[str, Sequence[Mapping[str, Any]]], "Future[IngestReceipt]"]
+
+
+class PushDelivery:
+    """Rows that are pushed until they are stored or refused for good. `advance` is called from one thread."""
+
+    def __init__(
+        self, push: Push, table: str, rows: Sequence[Mapping[str, Any]], counts: InputCounts, wake: Callable[[], None]
+    ) -> None:
+        self._push = push
+        self._table = table
+        self._rows = rows
+        self._counts = counts
+        self._wake = wake
+        self._future: Future[IngestReceipt] | None = None
+        self._retry_at_s = 0.0
+        self._attempts = 0
+        self._done = False
+        self.advance()
+
+    def advance(self) -> bool:
+        """Whether everything is on disk or refused for good. Tries again what could not be written; never raises."""
+        if self._done:
+            return True
+        try:
+            if self._future is None:
+                if time.monotonic() < self._retry_at_s:
+                    return False
+                self._future = self._push(self._table, self._rows)
+                self._future.add_done_callback(lambda _: self._wake())
+            if not self._future.done():
+                return False
+            self._take(self._future.result())
+            self._done = True
+        except Exception as cause:
+            self._future = None
+            self._failed(cause)
+        return self._done
+
+    def _take(self, receipt: IngestReceipt) -> None:
+        duplicates = sum(r.condition == "duplicate_reading" for r in receipt.refused)
+        self._counts.stored(receipt.accepted, duplicates)
+        for refusal in receipt.refused:
+            if refusal.condition != "duplicate_reading":
+                self._counts.refuse(refusal.condition, refusal.message)
+
+    def _failed(self, cause: Exception) -> None:
+        self._retry_at_s = time.monotonic() + _RETRY_S
+        condition = cause.condition if isinstance(cause, PenstockError) else "internal_error"
+        if will_pass(cause):
+            self._counts.wait_for(str(cause))
+            return
+        self._attempts += 1
+        if condition == "internal_error" and self._attempts < _ATTEMPTS:
+            self._counts.wait_for(str(cause))
+            return
+        # Kept, it would come back for ever and hold up everything behind it.
+        if condition != "table_not_found":
+            _SOURCES_LOGGER.error("%d readings of table %s were refused: %s", len(self._rows), self._table, cause)
+        self._counts.refuse(condition, str(cause), len(self._rows))
+        self._done = True
+
+
+class TableInbox(InputCounts):
+    """Where the source of one table puts what came, and what it has to know of the table."""
+
+    def __init__(self, table: Table, push: Push, state: Callable[[], CatalogState]) -> None:
+        super().__init__()
+        self._id = table.id
+        self._name = table.name
+        self._push = push
+        self._state = state
+
+    def table(self) -> Table | None:
+        """The table as it is defined now; None once it was dropped."""
+        return self._state().tables_by_id.get(self._id)
+
+    def addresses(self) -> tuple[int, Mapping[str, Mapping[str, Any]]]:
+        """A number that changes when sensors do, and each sensor's key by its address."""
+        table = self.table()
+        if table is None:
+            return -1, {}
+        rows = self._state().rows(self._id)
+        # Every change of rows makes a version or ends a live one.
+        version = hash((rows.count, len(rows.live_sids())))
+        current = rows.current()
+        keys = [current.column(name).to_pylist() for name in table.key]
+        addresses = current.column("_address").to_pylist()
+        return version, {
+            address: dict(zip(table.key, key, strict=True))
+            for address, key in zip(addresses, zip(*keys, strict=True), strict=True)
+            if address
+        }
+
+    def push(self, rows: Sequence[Mapping[str, Any]], wake: Callable[[], None]) -> PushDelivery:
+        """Start storing rows; `wake` is called, from any thread, when `advance` may have news."""
+        return PushDelivery(self._push, self._name, rows, self, wake)
+
+
+SourceState = Literal["connecting", "connected", "backing off", "stopped"]
 _LOGGER = logging.getLogger("penstock.mqtt")
 BACK_OFF = BackOff(least_s=0.2, most_s=30.0)
 _LOOK_S = 0.25  # how often sensors and retries are looked at when nothing else happens
@@ -36,25 +144,37 @@ _FAREWELL_S = 3.0
 
 
 @dataclass(frozen=True, slots=True)
-class _Parcel:
-    """Messages that are being stored."""
+class SourceFacts:
+    """How a source is doing. `target` and `last_error` hold no secrets."""
 
-    messages: list[MessageIn]
-    delivery: Delivery | None
+    state: SourceState
+    target: str
+    in_flight: int
+    connects: int
+    last_error: str | None
 
 
-class MqttSource(Source):
-    """Reads for one table until it is stopped. All work happens in one thread; `facts` may be asked from any."""
+class MqttSource:
+    """Reads for one table, with or without queries, until it is stopped. All work happens in one thread; `facts` may be asked from any.
 
-    def __init__(self, inbox: Inbox, options: Mapping[str, Any], clock: Clock, identity: str) -> None:
-        super().__init__(inbox, options, clock, identity)
+    `identity` names this server and this table, the same after every start.
+    """
+
+    def __init__(
+        self, inbox: TableInbox, options: Mapping[str, Any], identity: str, rules: AddressRules | None = None
+    ) -> None:
+        self.inbox = inbox
+        self.options = options
+        self.identity = identity
+        self.rules = rules or AddressRules()
         self._subscriptions = Subscriptions(options["topic"], inbox)
         self._state: SourceState = "connecting"
         self._last_error: str | None = None
         self._connects = 0
         self._waiting: list[MessageIn] = []
         self._waiting_bytes = 0
-        self._sending: _Parcel | None = None
+        self._sending: list[MessageIn] = []  # they are being stored
+        self._delivery: PushDelivery | None = None  # of these; None where nothing of them is to be stored
         # Read, but the connection broke before they were acknowledged: their repeats are not stored again.
         self._unsaid: dict[int, MessageIn] = {}
         self._reader: PayloadReader | None = None
@@ -65,12 +185,13 @@ class MqttSource(Source):
         self._woken_w.setblocking(False)
         self._failures = 0
         table = inbox.table()
-        self.service: Service = Service(f"mqtt {table.name if table is not None else identity}", self._step)
+        self.service = Service(f"mqtt {table.name if table is not None else identity}", self._step)
 
     def start(self) -> None:
         self.service.start()
 
     def stop(self, forever: bool = False) -> None:
+        """Ask it to end; returns at once. `forever`: it is not started again, so the broker need keep nothing."""
         self._forever = forever
         self._stopped.set()
         self._wake()
@@ -79,8 +200,7 @@ class MqttSource(Source):
         self.service.join(timeout_s)
 
     def facts(self) -> SourceFacts:
-        sending = self._sending
-        in_flight = len(self._waiting) + (len(sending.messages) if sending is not None else 0)
+        in_flight = len(self._waiting) + len(self._sending)
         return SourceFacts(self._state, str(self.options["url"]), in_flight, self._connects, self._last_error)
 
     # -- the thread
@@ -147,10 +267,8 @@ class MqttSource(Source):
             self._note(PermissionError(f"the broker refuses {', '.join(client.refused_topics[:5])}"))
 
     def _is_full(self) -> bool:
-        sending = len(self._sending.messages) if self._sending is not None else 0
-        return bool(
-            len(self._waiting) + sending >= self.options["in_flight"] or self._waiting_bytes >= _WAITING_MAX_BYTES
-        )
+        in_flight = len(self._waiting) + len(self._sending)
+        return bool(in_flight >= self.options["in_flight"] or self._waiting_bytes >= _WAITING_MAX_BYTES)
 
     def _take(self, message: MessageIn) -> None:
         self._waiting.append(message)
@@ -158,34 +276,35 @@ class MqttSource(Source):
 
     def _move_on(self, client: Client | None) -> None:
         """Finish the batch under way and begin the next."""
-        if self._sending is not None:
-            if self._sending.delivery is not None and not self._sending.delivery.advance():
+        if self._sending:
+            if self._delivery is not None and not self._delivery.advance():
                 return
-            self._acknowledge(self._sending, client)
-            self._sending = None
+            self._acknowledge(client)
         if self._waiting:
-            messages, self._waiting = self._waiting, []
-            self._waiting_bytes = 0
-            delivery = self._deliver(messages)
-            self._sending = _Parcel(messages, delivery)
-            if delivery is None:
-                self._acknowledge(self._sending, client)
-                self._sending = None
+            messages, self._waiting, self._waiting_bytes = self._waiting, [], 0
+            self._delivery = self._deliver(messages)
+            self._sending = messages
+            if self._delivery is None:
+                self._acknowledge(client)
 
-    def _acknowledge(self, parcel: _Parcel, client: Client | None) -> None:
+    def _acknowledge(self, client: Client | None) -> None:
+        """Say that the batch under way is done. Where the connection breaks meanwhile, it is said again later."""
         if client is not None:
-            mids = [m.mid for m in parcel.messages if m.qos and m.connection == client.number]
+            mids = [m.mid for m in self._sending if m.qos and m.connection == client.number]
             client.acknowledge(mids)
             for mid in mids if self._unsaid else ():
                 self._unsaid.pop(mid, None)
+        self._sending = []
 
-    def _deliver(self, messages: list[MessageIn]) -> Delivery | None:
+    def _deliver(self, messages: list[MessageIn]) -> PushDelivery | None:
         """The rows of messages, on their way; None where there are none."""
         table = self.inbox.table()
         self.inbox.came(len(messages), sum(len(message.payload or b"") for message in messages))
         if table is None:
             return None
-        reader = self._reader_of(table)
+        if self._reader is None or self._reader.table is not table:
+            self._reader = PayloadReader(table, self.options)
+        reader = self._reader
         rows: list[dict[str, Any]] = []
         for message in messages:
             if message.qos and self._unsaid and self._was_read(message):
@@ -210,11 +329,6 @@ class MqttSource(Source):
         problem = error("body_too_large", limit=self.rules.line_max_bytes)
         self.inbox.refuse(problem.condition, f"{message.topic[:100]}: {problem.message} (line_max_bytes)")
 
-    def _reader_of(self, table: Table) -> PayloadReader:
-        if self._reader is None or self._reader.table is not table:
-            self._reader = PayloadReader(table, self.options)
-        return self._reader
-
     def _was_read(self, message: MessageIn) -> bool:
         """Whether this is the repeat of a message that was read before a connection broke.
 
@@ -231,8 +345,7 @@ class MqttSource(Source):
 
     def _forget_connection(self) -> None:
         """What was read goes on to be stored; the broker sends it again, unless it was killed and has forgotten it."""
-        sending = self._sending.messages if self._sending is not None else []
-        for message in (*sending, *self._waiting):
+        for message in (*self._sending, *self._waiting):
             if message.qos:
                 self._unsaid.setdefault(message.mid, message)
         self._subscriptions.forget()
@@ -240,7 +353,7 @@ class MqttSource(Source):
     def _say_farewell(self, client: Client) -> None:
         """Store and acknowledge what was read; the broker keeps the rest for the next start."""
         until_s = time.monotonic() + _FAREWELL_S
-        while (self._waiting or self._sending is not None) and time.monotonic() < until_s:
+        while (self._waiting or self._sending) and time.monotonic() < until_s:
             client.wait(self._woken_r, read=False, timeout_s=0.05)
             self._clear_wake()
             self._move_on(client)
@@ -272,7 +385,7 @@ class MqttSource(Source):
 class Subscriptions:
     """`follow` keeps the broker's subscriptions equal to what the table wants; `levels` says what a topic means."""
 
-    def __init__(self, pattern: TopicPattern | None, inbox: Inbox) -> None:
+    def __init__(self, pattern: TopicPattern | None, inbox: TableInbox) -> None:
         self._pattern = pattern
         self._inbox = inbox
         self._asked: set[str] = set()

@@ -12,15 +12,15 @@ from penstock.errors import error
 from penstock.streams.ingest.input_counts import InputCounts
 from penstock.streams.ingest.readings import IngestReceipt
 from penstock.streams.log.atomic_file import FolderNotSynced, as_storage_error
-from penstock.streams.sources import table_sources
-from penstock.streams.sources.table_sources import PushDelivery
+from penstock.streams.sources import mqtt_source
+from penstock.streams.sources.mqtt_source import PushDelivery
 
 ROWS = [{"seq": 1}]
 
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table_sources, "_RETRY_S", 0.0)
+    monkeypatch.setattr(mqtt_source, "_RETRY_S", 0.0)
 
 
 def failed(problem: Exception) -> Future[IngestReceipt]:
