@@ -1,16 +1,17 @@
-"""A connection to a server, with one method per thing the server can do, and `Query`, a handle on one query."""
+"""A connection to a server, with one method per thing the server can do; `Query`, a handle on one query; and `Answer`, its rows."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 import httpx
+import orjson
 import pyarrow as pa
 
-from penstock.client.answer import Answer, read_answer
 from penstock.client.push import BATCH_ROWS, Readings, Receipt, push, quote
 from penstock.client.subscribe import Change, subscribe
 from penstock.client.transport import ARROW, JSON, Transport, refuse_not_finite, to_json
@@ -18,6 +19,56 @@ from penstock.errors import PenstockError, error
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one statement or query answered. `complete_from` is set where the answer does not reach back far enough.
+
+    `done` is the tag of a statement without rows, e.g. `CREATE TABLE`. Times are ISO 8601 texts as the server says.
+    """
+
+    table: pa.Table
+    cycle: int | None = None
+    now: str | None = None
+    complete_from: str | None = None
+    done: str | None = None
+    notices: tuple[str, ...] = ()
+
+    @property
+    def columns(self) -> list[str]:
+        return list(self.table.schema.names)
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+    def to_arrow(self) -> pa.Table:
+        return self.table
+
+    def to_pandas(self) -> pd.DataFrame:
+        frame: pd.DataFrame = self.table.to_pandas()
+        return frame
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Rows as dictionaries of Python values."""
+        rows: list[dict[str, Any]] = self.table.to_pylist()
+        return rows
+
+
+def read_answer(body: bytes) -> Answer:
+    """An Arrow stream as the server sends it; the facts about it stand in the schema's metadata."""
+    with pa.ipc.open_stream(pa.BufferReader(body)) as reader:
+        table = reader.read_all()
+    facts = orjson.loads((table.schema.metadata or {}).get(b"penstock", b"{}"))
+    return Answer(
+        table=table.replace_schema_metadata(None),
+        cycle=facts.get("cycle"),
+        now=facts.get("now"),
+        complete_from=facts.get("complete_from"),
+        done=facts.get("done"),
+        notices=tuple(facts.get("notices", ())),
+    )
+
 
 # How long an answer is waited for: a little longer than the server was given for it.
 _USUAL_S, _MARGIN_S = 600.0, 30.0
