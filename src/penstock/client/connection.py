@@ -121,8 +121,7 @@ class Connection:
 
     def statements(self) -> list[dict[str, Any]]:
         """The statements that run now: one's own, all for an admin."""
-        found: list[dict[str, Any]] = self._transport.json("GET", "/v1/statements")["statements"]
-        return found
+        return list(self._transport.json("GET", "/v1/statements")["statements"])
 
     def cancel(self, statement_id: str) -> None:
         """End a running statement."""
@@ -186,15 +185,13 @@ class Connection:
         if not records:
             return []
         try:
-            done: list[dict[str, Any]] = self._transport.json(
-                "POST", "/v1/queries", {"queries": records, "on_error": on_error}
-            )["queries"]
+            body = {"queries": records, "on_error": on_error}
+            return list(self._transport.json("POST", "/v1/queries", body)["queries"])
         except PenstockError as problem:
             # The server says which one and where, this side knows the text.
             named = re.match(r'query ".*" \((\d+) of \d+\)', problem.message)
             problem.sql = str(records[int(named[1]) - 1 if named else 0].get("sql"))
             raise
-        return done
 
     def drop_queries(self, names: Iterable[str], cascade: bool = False, if_exists: bool = False) -> None:
         """Drop many with one sync, or none of them."""
@@ -203,12 +200,10 @@ class Connection:
             self.sql(f"DROP QUERY {'IF EXISTS ' if if_exists else ''}{listed}{' CASCADE' if cascade else ''}")
 
     def queries(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self._transport.json("GET", "/v1/queries")["queries"]
-        return found
+        return list(self._transport.json("GET", "/v1/queries")["queries"])
 
     def describe_query(self, name: str) -> dict[str, Any]:
-        found: dict[str, Any] = self._transport.json("GET", f"/v1/queries/{quote(name)}")
-        return found
+        return self._transport.json("GET", f"/v1/queries/{quote(name)}")
 
     def change_query(
         self,
@@ -229,8 +224,7 @@ class Connection:
             "strategy": strategy,
         }
         body = {key: value for key, value in given.items() if value is not None}
-        found: dict[str, Any] = self._transport.json("PATCH", f"/v1/queries/{quote(name)}", body)
-        return found
+        return self._transport.json("PATCH", f"/v1/queries/{quote(name)}", body)
 
     def drop_query(self, name: str, cascade: bool = False) -> None:
         params = {"cascade": "true"} if cascade else None
@@ -239,25 +233,20 @@ class Connection:
     # The catalog and the system
 
     def tables(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self._transport.json("GET", "/v1/tables")["tables"]
-        return found
+        return list(self._transport.json("GET", "/v1/tables")["tables"])
 
     def describe_table(self, name: str) -> dict[str, Any]:
-        found: dict[str, Any] = self._transport.json("GET", f"/v1/tables/{quote(name)}")
-        return found
+        return self._transport.json("GET", f"/v1/tables/{quote(name)}")
 
     def sensors(self, table: str) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self._transport.json("GET", f"/v1/tables/{quote(table)}/sensors")["sensors"]
-        return found
+        return list(self._transport.json("GET", f"/v1/tables/{quote(table)}/sensors")["sensors"])
 
     def health(self) -> dict[str, Any]:
         """`{"ready", "reason", "details"}`; "not ready" is an answer, not an error."""
-        found: dict[str, Any] = self._transport.json("GET", "/v1/health")
-        return found
+        return self._transport.json("GET", "/v1/health")
 
     def status(self) -> dict[str, Any]:
-        found: dict[str, Any] = self._transport.json("GET", "/v1/status")
-        return found
+        return self._transport.json("GET", "/v1/status")
 
     def backup(self, target: str, link: bool = False) -> list[str]:
         """Have the server write a copy of its data folder to `target`, an absolute path on its own machine.
@@ -266,8 +255,7 @@ class Connection:
         are hard links where that is possible.
         """
         body = {"target": target, "link": link}
-        found: dict[str, Any] = self._transport.json("POST", "/v1/backup", body, read_s=_BACKUP_S)
-        return list(found.get("damaged", []))
+        return list(self._transport.json("POST", "/v1/backup", body, read_s=_BACKUP_S).get("damaged", []))
 
 
 class Query:

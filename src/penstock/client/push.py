@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
+from urllib import parse
 
 import orjson
 import pyarrow as pa
@@ -85,16 +86,13 @@ def push(
 
 
 def _send(transport: Transport, table: str, batch: PushBatch, key: str, retry_for_s: float) -> dict[str, Any]:
+    path = f"/v1/tables/{quote(table)}/readings"
+    headers = {"Content-Type": batch.media_type, "Idempotency-Key": key, "Accept": JSON}
     deadline = time.monotonic() + retry_for_s
     failures = 0
     while True:
         try:
-            response = transport.call(
-                "POST",
-                f"/v1/tables/{quote(table)}/readings",
-                content=batch.body,
-                headers={"Content-Type": batch.media_type, "Idempotency-Key": key, "Accept": JSON},
-            )
+            response = transport.call("POST", path, content=batch.body, headers=headers)
             reply: dict[str, Any] = orjson.loads(response.content)
             return reply
         except PenstockError as problem:
@@ -108,9 +106,7 @@ def _send(transport: Transport, table: str, batch: PushBatch, key: str, retry_fo
 
 def quote(name: str) -> str:
     """A name as one segment of a path."""
-    from urllib.parse import quote as quote_url
-
-    return quote_url(name, safe="")
+    return parse.quote(name, safe="")
 
 
 def batches(readings: Readings, batch_rows: int = BATCH_ROWS) -> Iterator[PushBatch]:
