@@ -9,7 +9,7 @@ from starlette.middleware.cors import CORSMiddleware
 
 from penstock import __version__
 from penstock.server.http.access import USER_HEADER, AccessGuard, listed_origins, rates_of
-from penstock.server.http.budget import ByteBudget
+from penstock.server.http.body_limits import ByteBudget
 from penstock.server.http.context import Context, Lifecycle, require_role
 from penstock.server.http.counters import CountRequests, RequestCounters
 from penstock.server.http.errors import ErrorBoundary, add_handlers

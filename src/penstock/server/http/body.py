@@ -17,9 +17,9 @@ from penstock.server.http.body_limits import (
     UNKNOWN_ROLE_MAX_BYTES,
     UNKNOWN_ROLE_S,
     Body,
+    BudgetShare,
     too_large,
 )
-from penstock.server.http.budget import BudgetShare
 from penstock.server.http.context import Context
 from penstock.server.http.decode import json_size
 

@@ -15,8 +15,7 @@ from websockets.frames import Frame
 from websockets.http11 import Request
 
 from penstock.errors import PenstockError
-from penstock.server.http.body_limits import UNKNOWN_ROLE_MAX_BYTES, UNKNOWN_ROLE_S
-from penstock.server.http.budget import BudgetShare, ByteBudget
+from penstock.server.http.body_limits import UNKNOWN_ROLE_MAX_BYTES, UNKNOWN_ROLE_S, BudgetShare, ByteBudget
 
 # The address and all headers of a request.
 HEAD_MAX_BYTES = 32 << 10

@@ -13,7 +13,7 @@ from penstock.errors import error
 from penstock.security.caller import ANONYMOUS, Caller, Role, require
 from penstock.security.users import Users
 from penstock.server.http.access import USER_HEADER, RateLimits
-from penstock.server.http.budget import ByteBudget
+from penstock.server.http.body_limits import ByteBudget
 from penstock.server.http.counters import RequestCounters
 from penstock.server.http.sessions import Sessions
 from penstock.server.http.thread_pools import Workers

@@ -15,7 +15,7 @@ from starlette.responses import Response
 
 from penstock.errors import PenstockError, error
 from penstock.server.http.body import media_type_of, read_body
-from penstock.server.http.budget import BudgetShare
+from penstock.server.http.body_limits import BudgetShare
 from penstock.server.http.context import Context, context_of
 from penstock.server.http.decode import DECODERS, UNCOUNTED_BYTES, BodyLimits, NeedsRoom, decode_readings
 from penstock.server.models import ERRORS, PushReceipt, readings_body
