@@ -1,6 +1,9 @@
-"""Access to the server: by a token, by a session of the page, or, without users, from this machine (`local_access`).
+"""The caller of a request: a token, a session's cookie, or a program on this machine where sign-in is not required.
 
 A session's cookie is sent by the browser by itself, so a change that comes with one must come from our own page.
+
+Three things look like a program on this machine and are not: a proxy that forwards for others, a web page with a name that was
+rebound to loopback (`Host`), and a web page of another origin in a browser on this machine (`Origin`, `Sec-Fetch-Site`).
 """
 
 from __future__ import annotations
@@ -9,7 +12,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import replace
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from starlette.datastructures import Headers
 from starlette.requests import cookie_parser
@@ -21,7 +24,7 @@ from penstock.security.caller import ANONYMOUS, Caller, acting_as
 from penstock.security.users import Users
 from penstock.server.http.body_limits import limited_body
 from penstock.server.http.errors import error_response
-from penstock.server.http.local_access import check_local, is_same_origin
+from penstock.server.http.listener import is_loopback
 from penstock.server.http.sessions import Sessions
 from penstock.settings import Settings
 
@@ -181,3 +184,83 @@ class RateLimits:
         if len(self._buckets) > CLIENTS_MAX:
             self._buckets.popitem(last=False)
         return 0.0 if passes else (1.0 - left) / self._per_s
+
+
+# What proxies add for the server behind them. Each says that the peer is not the client.
+_FORWARDING = frozenset(
+    {
+        "forwarded",
+        "via",
+        "x-real-ip",
+        "x-client-ip",
+        "x-cluster-client-ip",
+        "x-originating-ip",
+        "x-original-forwarded-for",
+        "x-original-host",
+        "x-envoy-external-address",
+        "true-client-ip",
+        "cf-connecting-ip",
+        "fastly-client-ip",
+    }
+)
+_FOREIGN_SITES = frozenset({"cross-site", "same-site"})
+
+
+def forwarding_header(headers: Headers) -> str | None:
+    """The first header that a proxy has added; None where the peer is the client."""
+    for name in headers.keys():  # noqa: SIM118 its own iterator has no type
+        if name in _FORWARDING or name.startswith("x-forwarded"):
+            return name
+    return None
+
+
+def is_local_client(headers: Headers, peer: str | None) -> bool:
+    """Whether a request comes from a program on this machine, and not from a proxy on it."""
+    return peer is not None and is_loopback(peer) and forwarding_header(headers) is None
+
+
+def check_local(settings: Settings, origins: frozenset[str], headers: Headers, method: str, peer: str | None) -> None:
+    """Refuse what is not a program on this machine, or a page of this server or of the origins that are named."""
+    if not is_loopback(settings.host):
+        # The last user of a server that other machines can reach was dropped. It does not open by that.
+        hint = "on the server's machine: penstock user add NAME --role admin"
+        raise error("unauthorized", detail="this server has no users any more", hint=hint)
+    if not is_local_client(headers, peer):
+        name = forwarding_header(headers)
+        what = f'requests with the header "{name}" come through a proxy' if name else f"{peer} is another machine"
+        hint = "on the server's machine: penstock user add NAME --role admin"
+        raise error("unauthorized", detail=f"{what}, and this server has no users", hint=hint)
+    host = host_name(headers.get("host", ""))
+    if not is_loopback(host):
+        raise error("unauthorized", detail=f'this server does not answer for the host "{host}"')
+    origin = headers.get("origin")
+    if origin is not None:
+        if not is_same_origin(origin, headers) and origin not in origins:
+            raise error("unauthorized", detail=f'pages of "{origin}" may not call this server')
+    elif headers.get("sec-fetch-site") in _FOREIGN_SITES and not _is_link(headers, method):
+        raise error("unauthorized", detail="pages of other origins may not load from this server")
+
+
+def is_same_origin(origin: str, headers: Headers) -> bool:
+    """Whether a page's origin is the host that it calls."""
+    try:
+        return urlsplit(origin).netloc == headers.get("host")
+    except ValueError:
+        return False
+
+
+def host_name(host: str) -> str:
+    """The name in a Host header without its port; empty where it has none."""
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return ""
+
+
+def _is_link(headers: Headers, method: str) -> bool:
+    """A person follows a link to the server: the page that has the link sees nothing of the answer."""
+    return (
+        method == "GET"
+        and headers.get("sec-fetch-mode") == "navigate"
+        and headers.get("sec-fetch-dest", "document") == "document"
+    )

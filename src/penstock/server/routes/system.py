@@ -16,10 +16,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from penstock.errors import error
+from penstock.server.http.access import is_local_client
 from penstock.server.http.body import read_model
 from penstock.server.http.context import Context, caller_of, context_of, needs
 from penstock.server.http.encode import json_response
-from penstock.server.http.local_access import is_local_client
 from penstock.server.models import ERRORS, BackupRequest, HealthReport, json_body
 from penstock.views.results import Health
 
