@@ -11,10 +11,9 @@ from penstock import __version__
 from penstock.server.http.access import USER_HEADER, AccessGuard, listed_origins, rates_of
 from penstock.server.http.body_limits import ByteBudget
 from penstock.server.http.context import Context, Lifecycle, require_role
-from penstock.server.http.counters import CountRequests, RequestCounters
 from penstock.server.http.errors import ErrorBoundary, add_handlers
 from penstock.server.http.listener import check_proxies, check_token
-from penstock.server.http.middleware import HEADER, SecurityHeaders, TraceRequests
+from penstock.server.http.middleware import HEADER, RequestCounters, RequestFrame
 from penstock.server.http.sessions import Sessions
 from penstock.server.http.thread_pools import Workers
 from penstock.server.models import document
@@ -79,9 +78,7 @@ def create_app(database: Database, settings: Settings, lifecycle: Lifecycle | No
     app.add_middleware(AccessGuard, settings=settings, users=database.users, sessions=sessions, rates=rates)
     app.add_middleware(ErrorBoundary)
     _open_to_origins(app, settings)
-    app.add_middleware(SecurityHeaders)
-    app.add_middleware(CountRequests, counters=counters)
-    app.add_middleware(TraceRequests)
+    app.add_middleware(RequestFrame, counters=counters)
     return app
 
 

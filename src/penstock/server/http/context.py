@@ -14,7 +14,7 @@ from penstock.security.caller import ANONYMOUS, Caller, Role, require
 from penstock.security.users import Users
 from penstock.server.http.access import USER_HEADER, RateLimits
 from penstock.server.http.body_limits import ByteBudget
-from penstock.server.http.counters import RequestCounters
+from penstock.server.http.middleware import RequestCounters
 from penstock.server.http.sessions import Sessions
 from penstock.server.http.thread_pools import Workers
 from penstock.settings import Settings
