@@ -22,6 +22,7 @@ from penstock.server.http.body_limits import (
 )
 from penstock.server.http.context import Context
 from penstock.server.http.decode import json_size
+from penstock.server.http.errors import first_mistake
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -123,10 +124,8 @@ def _parsed(model: type[M], body: Body) -> M:
     try:
         return model.model_validate_json(body)
     except ValidationError as problem:
-        first = problem.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        detail = f"{where}: {first['msg']}" if where else first["msg"]
-        raise error("invalid_body", detail=detail) from None
+        mistakes = problem.errors(include_url=False, include_input=False)
+        raise error("invalid_body", detail=first_mistake(mistakes)) from None
 
 
 _GZIP = 16 + zlib.MAX_WBITS
