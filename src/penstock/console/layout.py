@@ -14,7 +14,7 @@ from starlette.requests import Request
 from penstock import __version__
 from penstock.console.page_context import console
 from penstock.errors import PenstockError
-from penstock.server.routes.front import CONSOLE
+from penstock.server.routes.session import CONSOLE
 
 _log = logging.getLogger("penstock.console")
 DOORS = (

@@ -20,7 +20,7 @@ from penstock.server.http.access import refuse
 from penstock.server.http.body_limits import CONSOLE_MAX_BYTES, limited_body
 from penstock.server.http.connections import allow_frames
 from penstock.server.http.context import Context
-from penstock.server.routes.front import CONSOLE
+from penstock.server.routes.session import CONSOLE
 
 PAGES: dict[str, Callable[..., Any]] = {
     "/": overview.show,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from fastapi import Depends, FastAPI
 from starlette.middleware.cors import CORSMiddleware
+from starlette.responses import Response
 
 from penstock import __version__
 from penstock.server.http.access import USER_HEADER, AccessGuard, listed_origins, rates_of
@@ -17,24 +18,16 @@ from penstock.server.http.middleware import HEADER, RequestCounters, RequestFram
 from penstock.server.http.sessions import Sessions
 from penstock.server.http.thread_pools import Workers
 from penstock.server.models import document
-from penstock.server.routes import (
-    events,
-    front,
-    influx,
-    queries,
-    readings,
-    session,
-    sockets,
-    statements,
-    system,
-    tables,
-)
+from penstock.server.routes import events, influx, queries, readings, session, sockets, statements, system
 from penstock.settings import Settings
 
 if TYPE_CHECKING:
     from penstock.database.database import Database
 
-RESOURCES = (statements, readings, events, sockets, queries, tables, system, influx, session, front)
+ROUTERS = (
+    *(statements.router, readings.router, events.router, sockets.router, queries.router, queries.tables),
+    *(system.router, influx.router, session.router, session.pages),
+)
 
 
 class Api(FastAPI):
@@ -51,6 +44,7 @@ def create_app(database: Database, settings: Settings, lifecycle: Lifecycle | No
         version=__version__,
         description="A stream database for sensors.",
         dependencies=[Depends(require_role)],
+        default_response_class=Response,
         # Their pages load scripts from the internet; /openapi.json says the same.
         docs_url=None,
         redoc_url=None,
@@ -71,8 +65,8 @@ def create_app(database: Database, settings: Settings, lifecycle: Lifecycle | No
         sessions=sessions,
         rates=rates,
     )
-    for resource in RESOURCES:
-        app.include_router(resource.router)
+    for router in ROUTERS:
+        app.include_router(router)
     add_handlers(app)
     # The last one added is the outermost.
     app.add_middleware(AccessGuard, settings=settings, users=database.users, sessions=sessions, rates=rates)

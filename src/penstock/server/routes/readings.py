@@ -31,7 +31,6 @@ T = TypeVar("T")
     "/{table}/readings",
     summary="Push readings",
     responses={200: {"model": PushReceipt, "description": "the accepted ones are on disk"}, **ERRORS},
-    response_class=Response,
     openapi_extra={
         **readings_body(),
         "parameters": [

@@ -29,7 +29,6 @@ _EXAMPLE = {"sql": "SELECT s.location, s.reading.ppm FROM sensors s WHERE s.read
     "/sql",
     summary="Run one or more statements",
     responses=ANSWER,
-    response_class=Response,
     openapi_extra=json_body(SqlRequest, _EXAMPLE),
 )
 @needs("read")
@@ -53,7 +52,6 @@ async def run_sql(request: Request) -> Response:
 @router.get(
     "/statements",
     summary="Statements that run now",
-    response_class=Response,
     responses={200: {"model": StatementReports, "description": "one's own; an admin sees all"}},
 )
 @needs("read")
@@ -63,9 +61,7 @@ async def list_statements(request: Request) -> Response:
     return json_response({"statements": [_report(facts) for facts in found]})
 
 
-@router.delete(
-    "/statements/{id}", summary="Cancel", response_class=Response, responses={204: {"description": "it ends"}}
-)
+@router.delete("/statements/{id}", summary="Cancel", responses={204: {"description": "it ends"}})
 @needs("read")
 async def cancel_statement(id: str, request: Request) -> Response:
     """Needs no more than to read, because it ends one's own statements; an admin ends any."""

@@ -29,7 +29,6 @@ router = APIRouter(tags=["system"])
 @router.get(
     "/v1/health",
     summary="Ready or not, and why",
-    response_class=Response,
     responses={200: {"model": HealthReport}, 503: {"model": HealthReport, "description": "not ready"}},
 )
 @needs(None)
@@ -47,7 +46,7 @@ async def health(request: Request) -> Response:
     return json_response(body, 200 if found.ready else 503)
 
 
-@router.get("/v1/status", summary="Cycles, rates, lag", response_class=Response, responses=ERRORS)
+@router.get("/v1/status", summary="Cycles, rates, lag", responses=ERRORS)
 async def status(request: Request) -> Response:
     context = context_of(request)
     return await context.workers.system.run(lambda: json_response(context.database.status()))
@@ -148,7 +147,7 @@ class Scrape(Collector):
             yield GaugeMetricFamily("penstock_series_left_out", f"Series beyond {SERIES_MAX} of one name.", left_out)
 
 
-@router.get("/metrics", summary="Counts and rates for Prometheus", response_class=Response)
+@router.get("/metrics", summary="Counts and rates for Prometheus")
 async def metrics(request: Request) -> Response:
     context = context_of(request)
 
@@ -164,7 +163,6 @@ async def metrics(request: Request) -> Response:
 @router.post(
     "/v1/backup",
     summary="Back up the data folder",
-    response_class=Response,
     responses=ERRORS,
     openapi_extra=json_body(BackupRequest, {"target": "/backups/monday"}),
 )
