@@ -12,7 +12,7 @@ from penstock.cancellation import Cancellation
 from penstock.console.formats import duration, number
 from penstock.console.layout import frame, go_to
 from penstock.console.page_context import console
-from penstock.console.pages import welcome
+from penstock.console.pages.overview import CREATE, KEEP
 from penstock.console.widgets.answer_view import AnswerView, as_parquet
 from penstock.console.widgets.editor import SqlEditor
 from penstock.console.widgets.parts import card, code
@@ -21,7 +21,7 @@ from penstock.server.http.decode import CSV
 from penstock.server.http.encode import ENCODERS
 from penstock.views.results import Result
 
-_EXAMPLES = {"create": welcome.CREATE, "keep": welcome.KEEP}
+_EXAMPLES = {"create": CREATE, "keep": KEEP}
 
 
 async def show(request: Request, sql: str = "", example: str = "") -> None:

@@ -1,4 +1,4 @@
-"""Overview: how fast, how far behind, what alarms, and every sensor where it stands."""
+"""Overview: how fast, how far behind, what alarms, and every sensor where it stands; before there is a table, the first steps."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from starlette.requests import Request
 
 from penstock.clock import SECOND
 from penstock.console.formats import age, cell, number
-from penstock.console.layout import frame, go_to, href, refresh_every
-from penstock.console.page_context import console
-from penstock.console.pages.welcome import welcome
+from penstock.console.layout import frame, go_to, href, link, refresh_every
+from penstock.console.page_context import attempt, console, tell
 from penstock.console.sensor_facts import TableFacts
 from penstock.console.status_cache import Alarm, ServerStatus
 from penstock.console.widgets.charts import redraw, timeline
 from penstock.console.widgets.data_table import column, listing, show_rows
-from penstock.console.widgets.parts import Tile, card, empty
+from penstock.console.widgets.parts import Tile, card, code, empty
 from penstock.console.widgets.plant_map import map_options
+from penstock.errors import PenstockError
+from penstock.sensors.demo_plant import DEFINITIONS, QUERIES, insert_statement
 
 HISTORY_S = 300
 
@@ -28,7 +29,7 @@ async def show(request: Request) -> None:
     moment = await console().status_cache.current()
     with frame("Overview", "", request):
         if moment.is_empty:
-            welcome()
+            _welcome()
             return
         view = _View(moment)
     refresh_every(1.0, view.refresh)
@@ -173,3 +174,69 @@ def recent_rate(cycles: list[dict[str, Any]], now_us: int, seconds: int = 5) -> 
     line = rate_line(cycles, now_us)
     now = now_us // SECOND
     return sum(v or 0 for at, v in line if at / 1000 >= now - seconds) / seconds
+
+
+CREATE = """CREATE TABLE probes (
+  probe_id INT PRIMARY KEY,
+  room TEXT,
+  reading STREAM (ppm DOUBLE)
+);
+INSERT INTO probes (probe_id, room) VALUES
+  (1, 'cellar'), (2, 'attic');"""
+KEEP = """SELECT room, ppm, ts FROM probes
+WHERE ppm > 35
+BEGIN (NOW - 10 MINUTES) END (NOW)"""
+
+
+def push_command(port: int) -> str:
+    return (
+        f"curl http://127.0.0.1:{port}/v1/tables/probes/readings \\\n"
+        "  -H 'Content-Type: application/json' \\\n"
+        '  -d \'[{"probe_id": 1, "ppm": 38.0}]\''
+    )
+
+
+def _welcome() -> None:
+    """Fills the page."""
+    with card("Welcome to Penstock"):
+        ui.label(
+            "There are no sensors here yet. See it at work with a plant of 60 simulated gas probes,"
+            " or connect your own in three steps."
+        ).classes("muted")
+        with ui.element("div").classes("row-line"):
+            button = ui.button("Start the demo", icon="play_arrow").props("unelevated").classes("main-action")
+            ui.label("60 probes, four standing queries; drop the table `probes` to be rid of it").classes("muted small")
+        button.on_click(lambda: _start_demo(button))
+    with ui.element("div").classes("steps"):
+        with card("Describe your sensors"), _step(1):
+            code(CREATE)
+            link("Open it in Ask", "ask?example=create")
+        with card("Send a reading"), _step(2):
+            code(push_command(console().settings.port), wrap=True)
+            ui.label("Or let Penstock read them: files, TCP, your own Python.").classes("muted small")
+        with card("Keep a question"), _step(3):
+            code(KEEP)
+            link("Open it in Ask", "ask?example=keep")
+            ui.label("Kept as a standing query its answer stays current.").classes("muted small")
+
+
+def _step(number: int) -> ui.element:
+    box = ui.element("div").classes("step")
+    with box:
+        ui.label(str(number)).classes("n")
+    return box
+
+
+async def _start_demo(button: ui.button) -> None:
+    button.props("loading")
+    try:
+        if await attempt(DEFINITIONS) is None:
+            return
+        if not await console().look(console().database.sensors, "probes") and await attempt(insert_statement()) is None:
+            return
+        await attempt(QUERIES)
+    except PenstockError as problem:
+        tell(problem)
+    finally:
+        button.props(remove="loading")
+    ui.navigate.reload()
