@@ -11,8 +11,7 @@ import pytest
 
 from penstock.answers.latest_readings import Latest
 from penstock.clock import SECOND
-from penstock.console.sensor_facts import state_of, table_facts
-from penstock.console.status_cache import look_at
+from penstock.console.server_status import look_at, state_of, table_facts
 from penstock.console.widgets.answer_view import Axes, chart_of, guess
 from penstock.console.widgets.plan_drawing import draw
 from penstock.database.footprint import Processes, log_sizes

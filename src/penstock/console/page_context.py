@@ -10,7 +10,7 @@ from nicegui import ui
 from starlette.requests import Request
 
 from penstock.cancellation import Cancellation, cancelled_by
-from penstock.console.status_cache import StatusCache
+from penstock.console.server_status import StatusCache
 from penstock.errors import PenstockError, error
 from penstock.security.caller import LOCAL, Caller, acting_as, current_caller
 from penstock.server.http.access import session_cookie

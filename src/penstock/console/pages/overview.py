@@ -12,8 +12,7 @@ from penstock.clock import SECOND
 from penstock.console.formats import age, cell, number
 from penstock.console.layout import frame, go_to, href, link, refresh_every
 from penstock.console.page_context import attempt, console, tell
-from penstock.console.sensor_facts import TableFacts
-from penstock.console.status_cache import Alarm, ServerStatus
+from penstock.console.server_status import Alarm, ServerStatus, TableFacts
 from penstock.console.widgets.charts import redraw, timeline
 from penstock.console.widgets.data_table import column, listing, show_rows
 from penstock.console.widgets.parts import Tile, card, code, empty

@@ -15,7 +15,7 @@ from penstock.console.formats import clock_time, cycles, number, size
 from penstock.console.layout import frame, go_to, refresh_every
 from penstock.console.page_context import attempt, console
 from penstock.console.pages.queries import lag_of
-from penstock.console.status_cache import look_at
+from penstock.console.server_status import look_at
 from penstock.console.widgets.answer_view import POINTS_MAX, AnswerView
 from penstock.console.widgets.parts import Tile, card, chip, code, empty, facts_html, sure_to_drop
 from penstock.console.widgets.plan_drawing import draw

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from penstock.console.formats import NOTHING, age, cycles, duration, number, size
 from penstock.console.layout import frame, go_to, path_to, refresh_every
 from penstock.console.page_context import console
-from penstock.console.status_cache import ServerStatus
+from penstock.console.server_status import ServerStatus
 from penstock.console.widgets.charts import redraw, timeline
 from penstock.console.widgets.data_table import column, counted, listing, said, set_rows, show_rows
 from penstock.console.widgets.parts import Tile, card, empty, facts_html

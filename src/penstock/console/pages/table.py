@@ -15,8 +15,7 @@ from penstock import __version__
 from penstock.console.formats import NOTHING, age, cell, number
 from penstock.console.layout import frame, go_to, href, path_to, refresh_every
 from penstock.console.page_context import attempt, console
-from penstock.console.sensor_facts import SENSORS_MAX, SensorFacts, TableFacts, place_columns
-from penstock.console.status_cache import ServerStatus
+from penstock.console.server_status import SENSORS_MAX, SensorFacts, ServerStatus, TableFacts, place_columns
 from penstock.console.widgets.charts import redraw, timeline
 from penstock.console.widgets.data_table import column, counted, listing, said, set_rows, spark_points
 from penstock.console.widgets.parts import Tile, card, empty, facts, facts_html, sure_to_drop

@@ -7,7 +7,7 @@ from html import escape
 from typing import Any
 
 from penstock.console.formats import age, number
-from penstock.console.sensor_facts import SensorFacts, TableFacts
+from penstock.console.server_status import SensorFacts, TableFacts
 from penstock.console.widgets.charts import BAD, GREY, axis, base
 
 # From calm to loud, readable on both grounds.
