@@ -11,8 +11,7 @@ from penstock.console.formats import age, number
 from penstock.console.layout import frame, go_to, path_to, refresh_every
 from penstock.console.page_context import console
 from penstock.console.server_status import ServerStatus
-from penstock.console.widgets.data_table import column, counted, listing, said, show_rows
-from penstock.console.widgets.parts import card, code, empty
+from penstock.console.widgets.parts import card, code, column, counted, empty, listing, said, show_rows
 from penstock.errors import PenstockError, error
 from penstock.server.routes.queries import quoted
 

@@ -17,8 +17,20 @@ from penstock.console.layout import frame, go_to, href, path_to, refresh_every
 from penstock.console.page_context import attempt, console
 from penstock.console.server_status import SENSORS_MAX, SensorFacts, ServerStatus, TableFacts, place_columns
 from penstock.console.widgets.charts import redraw, timeline
-from penstock.console.widgets.data_table import column, counted, listing, said, set_rows, spark_points
-from penstock.console.widgets.parts import Tile, card, empty, facts, facts_html, sure_to_drop
+from penstock.console.widgets.parts import (
+    Tile,
+    card,
+    column,
+    counted,
+    empty,
+    facts,
+    facts_html,
+    listing,
+    said,
+    set_rows,
+    spark_points,
+    sure_to_drop,
+)
 from penstock.errors import PenstockError
 from penstock.server.http.decode import ARROW, CSV, JSON, NDJSON, PARQUET
 from penstock.server.routes.queries import quoted
