@@ -13,9 +13,8 @@ from penstock.console.formats import age, cell, number
 from penstock.console.layout import frame, go_to, href, link, refresh_every
 from penstock.console.page_context import attempt, console, tell
 from penstock.console.server_status import Alarm, ServerStatus, TableFacts
-from penstock.console.widgets.charts import redraw, timeline
+from penstock.console.widgets.charts import map_options, redraw, timeline
 from penstock.console.widgets.parts import Tile, card, code, column, empty, listing, show_rows
-from penstock.console.widgets.plant_map import map_options
 from penstock.errors import PenstockError
 from penstock.sensors.demo_plant import DEFINITIONS, QUERIES, insert_statement
 
