@@ -13,7 +13,7 @@ from nicegui import ui
 from starlette.routing import Mount
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from penstock.console.page_context import Console, set_console
+from penstock.console.page import Console, set_console
 from penstock.console.pages import ask, overview, queries, query, sensors, system, table
 from penstock.errors import error
 from penstock.server.http.access import refuse

@@ -13,8 +13,7 @@ from starlette.requests import Request
 from penstock import __version__
 from penstock.cancellation import Cancellation
 from penstock.console.formats import duration, number
-from penstock.console.layout import frame, go_to, href
-from penstock.console.page_context import console
+from penstock.console.page import console, frame, go_to, href
 from penstock.console.pages.overview import CREATE, KEEP
 from penstock.console.widgets.answer_view import AnswerView, as_parquet
 from penstock.console.widgets.parts import card, code

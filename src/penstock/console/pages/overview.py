@@ -10,8 +10,7 @@ from starlette.requests import Request
 
 from penstock.clock import SECOND
 from penstock.console.formats import age, cell, number
-from penstock.console.layout import frame, go_to, href, link, refresh_every
-from penstock.console.page_context import attempt, console, tell
+from penstock.console.page import attempt, console, frame, go_to, href, link, refresh_every, tell
 from penstock.console.server_status import Alarm, ServerStatus, TableFacts
 from penstock.console.widgets.charts import map_options, redraw, timeline
 from penstock.console.widgets.parts import Tile, card, code, column, empty, listing, show_rows

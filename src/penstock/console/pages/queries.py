@@ -8,8 +8,7 @@ from nicegui import events, ui
 from starlette.requests import Request
 
 from penstock.console.formats import cycles, number, size
-from penstock.console.layout import frame, go_to, path_to, refresh_every
-from penstock.console.page_context import console
+from penstock.console.page import console, frame, go_to, path_to, refresh_every
 from penstock.console.widgets.parts import card, column, counted, empty, listing, said, set_rows
 from penstock.database.database import Database
 from penstock.statements.descriptions import describe_query

@@ -12,8 +12,7 @@ from starlette.requests import Request
 from penstock.catalog.model import QueryDefinition
 from penstock.clock import format_timestamp
 from penstock.console.formats import clock_time, cycles, number, size
-from penstock.console.layout import frame, go_to, refresh_every
-from penstock.console.page_context import attempt, console
+from penstock.console.page import attempt, console, frame, go_to, refresh_every
 from penstock.console.pages.queries import lag_of
 from penstock.console.server_status import look_at
 from penstock.console.widgets.answer_view import POINTS_MAX, AnswerView

@@ -8,8 +8,7 @@ from nicegui import events, ui
 from starlette.requests import Request
 
 from penstock.console.formats import age, number
-from penstock.console.layout import frame, go_to, path_to, refresh_every
-from penstock.console.page_context import console
+from penstock.console.page import console, frame, go_to, path_to, refresh_every
 from penstock.console.server_status import ServerStatus
 from penstock.console.widgets.parts import card, code, column, counted, empty, listing, said, show_rows
 from penstock.errors import PenstockError, error

@@ -11,8 +11,7 @@ from nicegui import ui
 from starlette.requests import Request
 
 from penstock.console.formats import NOTHING, age, cycles, duration, number, size
-from penstock.console.layout import frame, go_to, path_to, refresh_every
-from penstock.console.page_context import console
+from penstock.console.page import console, frame, go_to, path_to, refresh_every
 from penstock.console.server_status import ServerStatus
 from penstock.console.widgets.charts import redraw, timeline
 from penstock.console.widgets.parts import (

@@ -13,8 +13,7 @@ from starlette.requests import Request
 
 from penstock import __version__
 from penstock.console.formats import NOTHING, age, cell, number
-from penstock.console.layout import frame, go_to, href, path_to, refresh_every
-from penstock.console.page_context import attempt, console
+from penstock.console.page import attempt, console, frame, go_to, href, path_to, refresh_every
 from penstock.console.server_status import SENSORS_MAX, SensorFacts, ServerStatus, TableFacts, place_columns
 from penstock.console.widgets.charts import redraw, timeline
 from penstock.console.widgets.parts import (
