@@ -9,13 +9,12 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import Response
 
 from penstock import __version__
-from penstock.server.http.access import USER_HEADER, AccessGuard, listed_origins, rates_of
+from penstock.server.http.access import USER_HEADER, AccessGuard, Sessions, listed_origins, rates_of
 from penstock.server.http.body_limits import ByteBudget
 from penstock.server.http.context import Context, Lifecycle, require_role
 from penstock.server.http.errors import ErrorBoundary, add_handlers
 from penstock.server.http.listener import check_proxies, check_token
 from penstock.server.http.middleware import HEADER, RequestCounters, RequestFrame
-from penstock.server.http.sessions import Sessions
 from penstock.server.http.thread_pools import Workers
 from penstock.server.models import document
 from penstock.server.routes import events, influx, queries, readings, session, sockets, statements, system

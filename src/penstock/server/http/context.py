@@ -12,10 +12,9 @@ from starlette.requests import HTTPConnection, Request
 from penstock.errors import error
 from penstock.security.caller import ANONYMOUS, Caller, Role, require
 from penstock.security.users import Users
-from penstock.server.http.access import USER_HEADER, RateLimits
+from penstock.server.http.access import USER_HEADER, RateLimits, Sessions
 from penstock.server.http.body_limits import ByteBudget
 from penstock.server.http.middleware import RequestCounters
-from penstock.server.http.sessions import Sessions
 from penstock.server.http.thread_pools import Workers
 from penstock.settings import Settings
 from penstock.statements.permissions import the_caller
