@@ -19,7 +19,7 @@ from urllib.parse import quote, urlsplit
 
 from starlette.datastructures import Headers
 from starlette.requests import cookie_parser
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import RedirectResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from penstock.clock import SECOND, Clock
@@ -57,9 +57,6 @@ class AccessGuard:
         self._origins = listed_origins(settings)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] not in ("http", "websocket"):
-            await self._app(scope, receive, send)
-            return
         headers = Headers(scope=scope)
         client = scope.get("client")
         address = client[0] if client else None
@@ -69,7 +66,12 @@ class AccessGuard:
             if wait_s > 0:
                 raise _too_often(wait_s)
         except PenstockError as problem:
-            await self._refuse(problem, scope, headers, address)(scope, receive, send)
+            if problem.condition == "unauthorized" and (wait_s := self._rates.take(f"address {address}")) > 0:
+                problem = _too_often(wait_s)
+            if self._is_for_sign_in(problem, scope, headers):
+                await RedirectResponse(f"{SIGN_IN}?next={quote(scope['path'])}", 303)(scope, receive, send)
+            else:
+                await refuse(problem, scope, receive, send)
             return
         scope["penstock.caller"] = caller
         if caller.role is None:
@@ -77,17 +79,10 @@ class AccessGuard:
         with acting_as(caller):
             await self._app(scope, receive, send)
 
-    def _refuse(self, problem: PenstockError, scope: Scope, headers: Headers, address: str | None) -> ASGIApp:
-        if problem.condition == "unauthorized":
-            wait_s = self._rates.take(f"address {address}")
-            problem = problem if wait_s == 0 else _too_often(wait_s)
-        return _closed(problem) if scope["type"] == "websocket" else self._refusal(problem, scope, headers)
-
-    def _refusal(self, problem: PenstockError, scope: Scope, headers: Headers) -> Response:
-        person = scope["method"] == "GET" and "text/html" in headers.get("accept", "")
-        if person and problem.condition == "unauthorized" and self._users.required:
-            return RedirectResponse(f"{SIGN_IN}?next={quote(scope['path'])}", 303)
-        return error_response(problem)
+    def _is_for_sign_in(self, problem: PenstockError, scope: Scope, headers: Headers) -> bool:
+        """Whether a person opened a page without having signed in."""
+        is_person = scope.get("method") == "GET" and "text/html" in headers.get("accept", "")
+        return is_person and problem.condition == "unauthorized" and self._users.required
 
     def _identify(self, scope: Scope, headers: Headers, address: str | None) -> Caller:
         if not self._users.required:
@@ -149,20 +144,15 @@ def session_cookie(headers: Headers, name: str) -> str | None:
 
 async def refuse(problem: PenstockError, scope: Scope, receive: Receive, send: Send) -> None:
     """Answer a request, or close a WebSocket before it opens."""
-    answer = _closed(problem) if scope["type"] == "websocket" else error_response(problem)
-    await answer(scope, receive, send)
+    if scope["type"] == "websocket":
+        await send({"type": "websocket.close", "code": POLICY_VIOLATION, "reason": problem.condition})
+    else:
+        await error_response(problem)(scope, receive, send)
 
 
 def _too_often(wait_s: float) -> PenstockError:
     hint = f"wait {max(wait_s, 0.1):.1f} seconds, send more at a time, or raise requests_per_s"
     return error("rate_limited", detail="too many requests", hint=hint)
-
-
-def _closed(problem: PenstockError) -> ASGIApp:
-    async def close(_: Scope, __: Receive, send: Send) -> None:
-        await send({"type": "websocket.close", "code": POLICY_VIOLATION, "reason": problem.condition})
-
-    return close
 
 
 # Beyond so many the one that has been silent longest is forgotten; by then its bucket is mostly full again.
@@ -194,20 +184,8 @@ class RateLimits:
 
 # What proxies add for the server behind them. Each says that the peer is not the client.
 _FORWARDING = frozenset(
-    {
-        "forwarded",
-        "via",
-        "x-real-ip",
-        "x-client-ip",
-        "x-cluster-client-ip",
-        "x-originating-ip",
-        "x-original-forwarded-for",
-        "x-original-host",
-        "x-envoy-external-address",
-        "true-client-ip",
-        "cf-connecting-ip",
-        "fastly-client-ip",
-    }
+    "forwarded via x-real-ip x-client-ip x-cluster-client-ip x-originating-ip x-original-forwarded-for x-original-host "
+    "x-envoy-external-address true-client-ip cf-connecting-ip fastly-client-ip".split()
 )
 _FOREIGN_SITES = frozenset({"cross-site", "same-site"})
 

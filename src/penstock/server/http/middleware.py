@@ -80,9 +80,6 @@ class RequestFrame:
         self._counters = counters
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] not in ("http", "websocket"):
-            await self._app(scope, receive, send)
-            return
         began = time.perf_counter()
         with request_named(Headers(scope=scope).get(HEADER)) as name:
 

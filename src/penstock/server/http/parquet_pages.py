@@ -9,7 +9,6 @@ through code that does not catch).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -28,6 +27,7 @@ _BATCH_ROWS = 8_192
 _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = range(1, 13)
 _DEPTH_MAX = 16
 _BITS = {_I16: 16, _I32: 32, _I64: 64}
+_FIXED_BYTES = {_TRUE: 0, _FALSE: 0, _BYTE: 1, _DOUBLE: 8}
 # Fields of the footer, of a column in it and of a page's header, as parquet.thrift numbers them.
 _SCHEMA, _ROW_GROUPS, _COLUMNS = (2,), (4,), (4, 1)
 _LISTS_OF_STRUCTS = frozenset({_SCHEMA, _ROW_GROUPS, _COLUMNS})
@@ -76,14 +76,6 @@ def _measure_values(file: pq.ParquetFile, bound: _Bound, limit: int) -> int:
     return size
 
 
-@dataclass(frozen=True, slots=True)
-class _Page:
-    kind: int
-    size: int
-    values: int
-    encoding: int
-
-
 class _Bound:
     """What a file takes at most, added up while its footer is read."""
 
@@ -114,23 +106,23 @@ class _Bound:
     def _add_column(self, index: int, details: _Fields) -> None:
         width = self._widths[index]
         values = expanding = dictionary = 0
-        for page in self._pages_of(details):
-            self.size += page.size
-            if page.kind == _DICTIONARY_PAGE:
-                dictionary = max(dictionary, page.size)
+        for kind, size, count, encoding in self._pages_of(details):
+            self.size += size
+            if kind == _DICTIONARY_PAGE:
+                dictionary = max(dictionary, size)
                 continue
-            values += page.values
-            if page.encoding in _DICTIONARY_ENCODINGS:
+            values += count
+            if encoding in _DICTIONARY_ENCODINGS:
                 expanding = max(expanding, dictionary)
-            elif page.encoding == _DELTA_BYTE_ARRAY:
-                expanding = max(expanding, page.size)
+            elif encoding == _DELTA_BYTE_ARRAY:
+                expanding = max(expanding, size)
         self.size += values * (width + _AROUND_VALUE_BYTES)
         if not width and expanding:
             self.size += values * expanding
             self.longest[index] = max(self.longest.get(index, 0), expanding)
 
-    def _pages_of(self, details: _Fields) -> Iterator[_Page]:
-        """The headers of a column's pages, one after another as the reader takes them."""
+    def _pages_of(self, details: _Fields) -> Iterator[tuple[int, int, int, int]]:
+        """A column's pages, one after another as the reader takes them: kind, unpacked size, values and their encoding."""
         at, count, packed = (_number(details, field, _I64) for field in (9, 5, 7))
         first = _number(details, 11, _I64, 0)
         if 0 < first < at:
@@ -156,7 +148,7 @@ class _Bound:
                 raise _bad("a page has fewer than 0 values")
             if kind != _DICTIONARY_PAGE:
                 count -= values
-            yield _Page(kind, size, values, encoding)
+            yield kind, size, values, encoding
         if count > 0:
             raise _bad("a column has fewer values than it says")
 
@@ -213,14 +205,10 @@ class _Thrift:
         self._parts += 1
         if self._parts > PARTS_MAX:
             raise _bad(f"it has more than {PARTS_MAX} parts")
-        if kind in (_TRUE, _FALSE):
-            return None, at
-        if kind == _BYTE:
-            return None, at + 1
+        if kind in _FIXED_BYTES:
+            return None, at + _FIXED_BYTES[kind]
         if kind in _BITS:
             return self._number(kind, at)
-        if kind == _DOUBLE:
-            return None, at + 8
         if kind == _BINARY:
             size, at = self._varint(at)
             return None, at + size

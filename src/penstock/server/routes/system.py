@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -129,15 +130,15 @@ def families(samples: Iterable[Sample], documentation: str = "A number of GET /v
     return found.values()
 
 
+@dataclass(frozen=True)
 class Scrape(Collector):
     """All metrics in order of their names, and of each name no more than SERIES_MAX series."""
 
-    def __init__(self, metrics: Iterable[Metric]) -> None:
-        self._metrics = metrics
+    metrics: Iterable[Metric]
 
     def collect(self) -> Iterator[Metric]:
         left_out = 0
-        for metric in sorted(self._metrics, key=lambda metric: metric.name):
+        for metric in sorted(self.metrics, key=lambda metric: metric.name):
             # Routes are few, and a histogram without some of its buckets would be wrong.
             most = len(metric.samples) if metric.type == "histogram" else SERIES_MAX
             left_out += len(metric.samples[most:])
