@@ -185,8 +185,7 @@ def _ticks(every_s: float, seconds: float | None) -> Iterator[None]:
     while True:
         tick = time.monotonic()
         yield
-        over = seconds is not None and time.monotonic() - began >= seconds
-        if over:
+        if seconds is not None and time.monotonic() - began >= seconds:
             return
         time.sleep(max(0.0, tick + every_s - time.monotonic()))
 

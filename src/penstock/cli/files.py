@@ -6,7 +6,6 @@ import os
 import sys
 import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import IO, Annotated, Any, TypeAlias
@@ -18,12 +17,13 @@ import pyarrow.parquet as pa_parquet
 import typer
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-from penstock.cli.output import json_line, print_csv
+from penstock.cli.output import json_line, print_csv, rows_of
 from penstock.cli.server_address import Token, Url, connected, progress
 from penstock.client import Refusal
 from penstock.errors import error
 
-Chunk: TypeAlias = "pa.Table | list[dict[str, Any]]"
+# One batch to push, and how much of the file is behind it (0 to 1).
+FileBatch: TypeAlias = "tuple[pa.Table | list[dict[str, Any]], float]"
 
 CHUNK_ROWS = 50_000
 _CSV_BLOCK_BYTES = 4 << 20
@@ -62,15 +62,7 @@ def format_of(path: Path, asked: FileFormat | None) -> FileFormat:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class FileBatch:
-    """One batch to push, and how much of the file is behind it (0 to 1)."""
-
-    chunk: Chunk
-    share: float
-
-
-def read_steps(path: Path, format: FileFormat) -> Iterator[FileBatch]:
+def read_batches(path: Path, format: FileFormat) -> Iterator[FileBatch]:
     """Batches in the file's order. Problems of the file come as invalid_body, naming it."""
     try:
         if str(path) == "-":
@@ -103,7 +95,7 @@ def _read_csv(stream: IO[bytes], size: int) -> Iterator[FileBatch]:
     done = len(first)
     for batch in reader:
         done += _CSV_BLOCK_BYTES
-        yield FileBatch(pa.Table.from_batches([batch]), _share(done, size))
+        yield pa.Table.from_batches([batch]), _share(done, size)
 
 
 def _read_ndjson(stream: IO[bytes], size: int) -> Iterator[FileBatch]:
@@ -121,10 +113,10 @@ def _read_ndjson(stream: IO[bytes], size: int) -> Iterator[FileBatch]:
             raise error("invalid_body", detail=f"line {number} is not an object")
         rows.append(row)
         if len(rows) == CHUNK_ROWS:
-            yield FileBatch(rows, _share(done, size))
+            yield rows, _share(done, size)
             rows = []
     if rows:
-        yield FileBatch(rows, 1.0)
+        yield rows, 1.0
 
 
 def _read_parquet(stream: IO[bytes], size: int) -> Iterator[FileBatch]:
@@ -132,7 +124,7 @@ def _read_parquet(stream: IO[bytes], size: int) -> Iterator[FileBatch]:
     done = 0
     for batch in file.iter_batches(batch_size=CHUNK_ROWS):
         done += batch.num_rows
-        yield FileBatch(pa.Table.from_batches([batch]), _share(done, file.metadata.num_rows))
+        yield pa.Table.from_batches([batch]), _share(done, file.metadata.num_rows)
 
 
 def _read_arrow(stream: IO[bytes], size: int) -> Iterator[FileBatch]:
@@ -141,10 +133,10 @@ def _read_arrow(stream: IO[bytes], size: int) -> Iterator[FileBatch]:
     if magic == b"ARROW1":
         file = pa.ipc.open_file(stream)
         for index in range(file.num_record_batches):
-            yield FileBatch(pa.Table.from_batches([file.get_batch(index)]), (index + 1) / file.num_record_batches)
+            yield pa.Table.from_batches([file.get_batch(index)]), (index + 1) / file.num_record_batches
         return
     for batch in pa.ipc.open_stream(stream):
-        yield FileBatch(pa.Table.from_batches([batch]), _share(stream.tell(), size))
+        yield pa.Table.from_batches([batch]), _share(stream.tell(), size)
 
 
 def _share(done: int, size: int) -> float:
@@ -189,14 +181,14 @@ def load(
             console=progress,
         ) as bar:
             task = bar.add_task(f"loading {file.name}", total=1.0, rows=0)
-            for number, step in enumerate(read_steps(file, format)):
-                receipt = connection.push(table, step.chunk, idempotency_key=f"{base}-{number}")
+            for number, (batch, share) in enumerate(read_batches(file, format)):
+                receipt = connection.push(table, batch, idempotency_key=f"{base}-{number}")
                 accepted += receipt.accepted
                 refused_count += len(receipt.refused)
                 room = REFUSALS_SHOWN - len(refused)
                 refused += [Refusal(sent + r.index, r.condition, r.message) for r in receipt.refused[:room]]
                 sent += receipt.accepted + len(receipt.refused)
-                bar.update(task, completed=step.share, rows=sent)
+                bar.update(task, completed=share, rows=sent)
             bar.update(task, completed=1.0)
     typer.echo(f"{accepted} readings stored in {table}, {refused_count} refused", err=True)
     for refusal in refused:
@@ -232,18 +224,14 @@ def export(
         typer.echo(f"{len(answer)} rows in {to}", err=True)
 
 
-def _rows(table: pa.Table) -> list[tuple[object, ...]]:
-    return list(zip(*[column.to_pylist() for column in table.columns], strict=True))
-
-
 def _write_csv(table: pa.Table, path: Path) -> None:
     with path.open("w", newline="") as stream:
-        print_csv(table.schema.names, _rows(table), to=stream)
+        print_csv(table.schema.names, rows_of(table), to=stream)
 
 
 def _write_ndjson(table: pa.Table, path: Path) -> None:
     with path.open("w") as stream:
-        stream.writelines(json_line(table.schema.names, row) + "\n" for row in _rows(table))
+        stream.writelines(json_line(table.schema.names, row) + "\n" for row in rows_of(table))
 
 
 def _write_arrow(table: pa.Table, path: Path) -> None:

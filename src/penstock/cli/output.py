@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Annotated, Any, TextIO
 
 import orjson
+import pyarrow as pa
 import typer
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -42,9 +43,7 @@ def choose_format(asked: Format | None) -> Format:
 def print_answer(answer: Answer, format: Format) -> None:
     """Rows to stdout; what was done and what to know about it to stderr."""
     if answer.columns:
-        names = answer.columns
-        columns = [column.to_pylist() for column in answer.table.columns]
-        print_rows(names, list(zip(*columns, strict=True)), format)
+        print_rows(answer.columns, rows_of(answer.table), format)
     if answer.done:
         typer.echo(answer.done, err=True)
     elif format is Format.table:
@@ -55,11 +54,16 @@ def print_answer(answer: Answer, format: Format) -> None:
         typer.echo(f"note: {notice}", err=True)
 
 
+def rows_of(table: pa.Table) -> list[tuple[Any, ...]]:
+    return list(zip(*[column.to_pylist() for column in table.columns], strict=True))
+
+
 def print_rows(names: Sequence[str], rows: Sequence[Sequence[Any]], format: Format) -> None:
     if format is Format.table:
         _print_table(names, rows)
     elif format is Format.json:
-        _print_json(names, rows)
+        # An array of objects, one a line.
+        sys.stdout.write("[" + ",\n ".join(json_line(names, row) for row in rows) + "]\n")
     else:
         print_csv(names, rows)
 
@@ -73,9 +77,8 @@ def _facts(answer: Answer) -> str:
     return f"({', '.join(facts)})"
 
 
-def _print_table(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+def _print_table(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
-    rows = list(rows)
     for index, name in enumerate(names):
         numeric = any(isinstance(row[index], int | float | Decimal) for row in rows if row[index] is not None)
         table.add_column(Text(name), justify="right" if numeric else "left", overflow="fold")
@@ -84,12 +87,6 @@ def _print_table(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
         table.add_row(*[Text("") if value is None else Text(show(value)) for value in row])
     # A terminal folds what is too wide for it; a file has no width.
     Console(file=sys.stdout, width=None if sys.stdout.isatty() else 10_000).print(table)
-
-
-def _print_json(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """An array of objects, one a line."""
-    lines = [json_line(names, row) for row in rows]
-    sys.stdout.write("[" + ",\n ".join(lines) + "]\n")
 
 
 def json_line(names: Sequence[str], row: Sequence[Any]) -> str:
