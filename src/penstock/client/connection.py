@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -12,7 +13,7 @@ import httpx
 import orjson
 import pyarrow as pa
 
-from penstock.client.push import BATCH_ROWS, Readings, Receipt, push, quote
+from penstock.client.push import BATCH_ROWS, Readings, Receipt, Refusal, batches, quote, send
 from penstock.client.subscribe import Change, subscribe
 from penstock.client.transport import ARROW, JSON, Transport, refuse_not_finite, to_json
 from penstock.errors import PenstockError, error
@@ -160,15 +161,21 @@ class Connection:
         batch_rows: int = BATCH_ROWS,
         retry_for_s: float = 60.0,
     ) -> Receipt:
-        """Store readings: a list of dictionaries, a DataFrame or an Arrow table. Returns when they are on disk."""
-        return push(
-            self._transport,
-            table,
-            readings,
-            idempotency_key=idempotency_key,
-            batch_rows=batch_rows,
-            retry_for_s=retry_for_s,
-        )
+        """Store readings: a list of dictionaries, a DataFrame or an Arrow table. Returns when they are on disk.
+
+        They are sent in order, in batches that each carry a key made of `idempotency_key` and its place. A batch that got no
+        answer, or met a server that is starting or busy, is sent again for up to `retry_for_s`: the key lets the server store
+        it once. A refusal of a whole batch raises; batches before it are stored.
+        """
+        base = idempotency_key or uuid.uuid4().hex
+        accepted, position = 0, 0
+        refused: list[Refusal] = []
+        for number, batch in enumerate(batches(readings, batch_rows)):
+            reply = send(self._transport, table, batch, f"{base}-{number}" if number else base, retry_for_s)
+            accepted += reply["accepted"]
+            position = reply["position"]
+            refused.extend(Refusal(batch.first + r["index"], r["condition"], r["message"]) for r in reply["refused"])
+        return Receipt(accepted, tuple(refused), position)
 
     # Standing queries
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import random
 import time
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -60,32 +59,8 @@ class PushBatch:
     body: bytes
 
 
-def push(
-    transport: Transport,
-    table: str,
-    readings: Readings,
-    *,
-    idempotency_key: str | None = None,
-    batch_rows: int = BATCH_ROWS,
-    retry_for_s: float = 60.0,
-) -> Receipt:
-    """Send everything, in order. Each batch carries a key made of `idempotency_key` and its place.
-
-    A batch that got no answer, or met a server that is starting or busy, is sent again for up to `retry_for_s`:
-    the key lets the server store it once. A refusal of a whole batch raises; batches before it are stored.
-    """
-    base = idempotency_key or uuid.uuid4().hex
-    accepted, position = 0, 0
-    refused: list[Refusal] = []
-    for number, batch in enumerate(batches(readings, batch_rows)):
-        reply = _send(transport, table, batch, f"{base}-{number}" if number else base, retry_for_s)
-        accepted += reply["accepted"]
-        position = reply["position"]
-        refused.extend(Refusal(batch.first + r["index"], r["condition"], r["message"]) for r in reply["refused"])
-    return Receipt(accepted, tuple(refused), position)
-
-
-def _send(transport: Transport, table: str, batch: PushBatch, key: str, retry_for_s: float) -> dict[str, Any]:
+def send(transport: Transport, table: str, batch: PushBatch, key: str, retry_for_s: float) -> dict[str, Any]:
+    """Send a batch, for up to `retry_for_s`; what the server says became of it. The key lets the server store it once."""
     path = f"/v1/tables/{quote(table)}/readings"
     headers = {"Content-Type": batch.media_type, "Idempotency-Key": key, "Accept": JSON}
     deadline = time.monotonic() + retry_for_s
