@@ -222,23 +222,18 @@ def _sign_out() -> None:
 
 def _theme_button(dark: ui.dark_mode, where: str) -> None:
     """Light, dark, or as the system says; the browser remembers it."""
-    order: tuple[bool | None, ...] = (None, False, True)
-    look = {
-        None: ("brightness_auto", "Theme: auto"),
-        False: ("light_mode", "Theme: light"),
-        True: ("dark_mode", "Theme: dark"),
-    }
+    themes = {None: ("auto", "brightness_auto"), False: ("light", "light_mode"), True: ("dark", "dark_mode")}
 
     def turn() -> None:
-        dark.value = order[(order.index(dark.value) + 1) % 3]
-        name = {None: "auto", False: "light", True: "dark"}[dark.value]
+        dark.value = {None: False, False: True, True: None}[dark.value]
+        name, _ = themes[dark.value]
         ui.run_javascript(f'document.cookie = "{THEME_COOKIE}={name};path=/;max-age=31536000;samesite=strict"')
         show()
 
     def show() -> None:
-        icon, text = look[dark.value]
-        button.props(f'icon={icon} aria-label="{text}"')
-        button.text = text if where == "wide" else ""
+        name, icon = themes[dark.value]
+        button.props(f'icon={icon} aria-label="Theme: {name}"')
+        button.text = f"Theme: {name}" if where == "wide" else ""
 
     button = ui.button(on_click=turn).props("flat dense no-caps align=left").classes(f"quiet {where}")
     show()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import pyarrow as pa
 
@@ -18,11 +19,13 @@ from penstock.errors import PenstockError
 from penstock.server.http.thread_pools import Pool
 
 State = Literal["live", "silent", "failing", "off"]
+STATES: tuple[State, ...] = get_args(State)
 # Beyond this, one by one is nothing for the eye, and every second of it costs.
 SENSORS_MAX = 2_000
 SILENT_AFTER_S = 30.0
 MISSED = 5.0  # so many of a sensor's usual pauses without a reading are silence
 _FAILING = {"backing off", "hung"}
+_NUMERIC = {"INT", "BIGINT", "DOUBLE", "FLOAT", "BOOLEAN"}
 _PLACES = (("x", "y"), ("lon", "lat"), ("lng", "lat"), ("longitude", "latitude"), ("easting", "northing"))
 _LABELS = ("label", "name", "title", "location", "place", "room", "site")
 
@@ -59,10 +62,8 @@ class TableFacts:
     sensors: tuple[SensorFacts, ...]
 
     def counted(self) -> dict[State, int]:
-        found: dict[State, int] = {"live": 0, "silent": 0, "failing": 0, "off": 0}
-        for sensor in self.sensors:
-            found[sensor.state] += 1
-        return found
+        states = Counter(sensor.state for sensor in self.sensors)
+        return {state: states[state] for state in STATES}
 
 
 def table_facts(database: Database, latest: Latest, table: Table) -> TableFacts:
@@ -86,22 +87,39 @@ def table_facts(database: Database, latest: Latest, table: Table) -> TableFacts:
         # Their own times may be of another day: the newest of them is the present.
         newest = max((s["last_reading_us"] or 0 for s in told), default=now_us)
         now_us = min(now_us, max(newest, int(recent.newest_us.max(initial=0))))
-    drawn = ShownColumns(shown, place_columns(table), _label_column(table))
-    sensors = tuple(
-        _sensor(sid, {**facts, "last_reading_us": _last(facts, recent, sid)}, recent, drawn, now_us)
-        for facts in told
-        if (sid := sids.get(tuple(facts["key"].values()))) is not None  # a row may come between the two looks
-    )
-    return TableFacts(table.name, count, shown, fields, sensors)
+    place, label = place_columns(table), _label_column(table)
+    sensors: list[SensorFacts] = []
+    for facts in told:
+        sid = sids.get(tuple(facts["key"].values()))
+        if sid is None:
+            continue  # a row may come between the two looks
+        last_us, static = _last(facts, recent, sid), facts["values"]
+        at = [static[name] for name in place or () if static[name] is not None]
+        found = SensorFacts(
+            sid=sid,
+            key=facts["key"],
+            name=", ".join(str(v) for v in facts["key"].values()),
+            label=None if label is None else static[label],
+            place=(float(at[0]), float(at[1])) if len(at) == 2 else None,
+            static=static,
+            address=facts["address"],
+            state=state_of(facts["state"], last_us, facts["rows_per_s"], now_us),
+            says=facts["state"],
+            values=recent.values.get(sid, {}),
+            last_us=last_us,
+            rate=facts["rows_per_s"],
+            counts={n: facts[n] for n in ("readings", "refused", "late", "clamped", "deduplicated", "errors")},
+            last_error=facts["last_error"],
+            trail=recent.line(shown, sid) if shown is not None else [],
+        )
+        sensors.append(found)
+    return TableFacts(table.name, count, shown, fields, tuple(sensors))
 
 
 def _last(facts: dict[str, Any], recent: Recent, sid: int) -> int | None:
     """The newest reading that is stored: cycles may be behind what the log has."""
     stored = int(recent.newest_us[sid]) if sid < len(recent.newest_us) and sid in recent.values else None
     return max((t for t in (facts["last_reading_us"], stored) if t is not None), default=None)
-
-
-_NUMERIC = {"INT", "BIGINT", "DOUBLE", "FLOAT", "BOOLEAN"}
 
 
 def place_columns(table: Table) -> tuple[str, str] | None:
@@ -117,43 +135,6 @@ def _label_column(table: Table) -> str | None:
     texts = [c.name for c in table.columns if str(c.type) == "TEXT" and c.name not in table.key]
     named = [n for n in texts if n.lower() in _LABELS]
     return named[0] if named else texts[0] if texts else None
-
-
-@dataclass(frozen=True, slots=True)
-class ShownColumns:
-    """What of a table's sensors is drawn: a field of the stream, and the static columns of place and label."""
-
-    field: str | None
-    place: tuple[str, str] | None
-    label: str | None
-
-
-def _sensor(
-    sid: int,
-    facts: dict[str, Any],
-    recent: Recent,
-    shown: ShownColumns,
-    now_us: int,
-) -> SensorFacts:
-    static, place = facts["values"], shown.place
-    at = (static[place[0]], static[place[1]]) if place is not None else None
-    return SensorFacts(
-        sid=sid,
-        key=facts["key"],
-        name=", ".join(str(v) for v in facts["key"].values()),
-        label=None if shown.label is None else static[shown.label],
-        place=(float(at[0]), float(at[1])) if at is not None and None not in at else None,
-        static=static,
-        address=facts["address"],
-        state=state_of(facts["state"], facts["last_reading_us"], facts["rows_per_s"], now_us),
-        says=facts["state"],
-        values=recent.values.get(sid, {}),
-        last_us=facts["last_reading_us"],
-        rate=facts["rows_per_s"],
-        counts={n: facts[n] for n in ("readings", "refused", "late", "clamped", "deduplicated", "errors")},
-        last_error=facts["last_error"],
-        trail=recent.line(shown.field, sid) if shown.field is not None else [],
-    )
 
 
 def state_of(says: str, last_us: int | None, rate: float, now_us: int) -> State:
@@ -191,11 +172,7 @@ class ServerStatus:
     cycles: list[dict[str, Any]]
     tables: tuple[TableFacts, ...]
     alarms: tuple[Alarm, ...]
-    failed: tuple[str, ...]
-
-    @property
-    def is_empty(self) -> bool:
-        return not self.status["tables"]
+    failed: dict[str, str]  # queries, and why
 
 
 class StatusCache:
@@ -233,14 +210,15 @@ class StatusCache:
             cycles=database.costs.cycles(),
             tables=tables,
             alarms=tuple(self._alarms()),
-            failed=tuple(self._failed()),
+            failed=self._failed(),
         )
 
     def _alarms(self) -> list[Alarm]:
         """Queries with "alarm" or "alert" in their name or description, and what they say now."""
         found = []
         for definition in list(self._database.catalog.state.queries.values()):
-            if definition.paused or not is_alarm(definition.name, definition.description):
+            text = f"{definition.name} {definition.description or ''}".lower()
+            if definition.paused or not any(word in text for word in _ALARM_WORDS):
                 continue
             try:
                 seen = look_at(self._database, definition, ALARMS_SHOWN)
@@ -251,16 +229,10 @@ class StatusCache:
                 found.append(Alarm(definition.name, seen.count, tuple(reversed(seen.rows.to_pylist()))))
         return found
 
-    def _failed(self) -> list[str]:
+    def _failed(self) -> dict[str, str]:
         with self._database.standing.locked() as store:
-            failed = [q for q, answer in store.answers.items() if answer.error is not None]
             known = store.state.queries_by_id
-        return sorted(known[q].name for q in failed if q in known)
-
-
-def is_alarm(name: str, description: str | None) -> bool:
-    text = f"{name} {description or ''}".lower()
-    return any(word in text for word in _ALARM_WORDS)
+            return {known[q].name: a.error for q, a in store.answers.items() if a.error is not None and q in known}
 
 
 @dataclass(frozen=True, slots=True)

@@ -203,10 +203,6 @@ class SqlEditor:
     def text(self) -> str:
         return str(self._editor.value or "")
 
-    def set_text(self, text: str) -> None:
-        self._editor.value = text
-        self.clear()
-
     def clear(self) -> None:
         self._editor.decorations = []
         self._complaint.set_visibility(False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter
 from typing import Any
 
 from nicegui import events, ui
@@ -11,20 +11,20 @@ from starlette.requests import Request
 from penstock.clock import SECOND
 from penstock.console.formats import age, cell, number
 from penstock.console.page import attempt, console, frame, go_to, href, link, refresh_every, tell
-from penstock.console.server_status import Alarm, ServerStatus, TableFacts
+from penstock.console.server_status import STATES, Alarm, ServerStatus, TableFacts
 from penstock.console.widgets.charts import map_options, redraw, timeline
 from penstock.console.widgets.parts import Tile, card, code, column, empty, listing, show_rows
 from penstock.errors import PenstockError
 from penstock.sensors.demo_plant import DEFINITIONS, QUERIES, insert_statement
 
-HISTORY_S = 300
+HISTORY_S, RECENT_S = 300, 5
 
 
 async def show(request: Request) -> None:
     """The page."""
     moment = await console().status_cache.current()
     with frame("Overview", "", request):
-        if moment.is_empty:
+        if not moment.status["tables"]:
             _welcome()
             return
         view = _View(moment)
@@ -44,9 +44,7 @@ class _View:
         with ui.element("div").classes("grid-2"):
             with card("Sensors") as head:
                 with head:
-                    self._choice = ui.select([], on_change=self._chosen).props(
-                        "dense outlined options-dense borderless"
-                    )
+                    self._choice = ui.select([]).props("dense outlined options-dense borderless")
                     self._choice.classes("fit-content").props('aria-label="Table"')
                 self._map = ui.echart({}).classes("chart tall").props('aria-label="Map of sensors"')
                 self._map.on_point_click(self._open_sensor)
@@ -55,15 +53,8 @@ class _View:
                 with card("Alarms") as head:
                     with head:
                         ui.label("queries with “alarm” in their name").classes("muted small wide")
-                    self._alarm_list = (
-                        listing(
-                            [column("what", "", sortable=False), column("when", "", right=True, sortable=False)],
-                            "id",
-                            8,
-                        )
-                        .classes("wraps")
-                        .props("hide-header")
-                    )
+                    columns = [column("what", "", sortable=False), column("when", "", right=True, sortable=False)]
+                    self._alarm_list = listing(columns, "id", 8).classes("wraps").props("hide-header")
                     self._no_alarm = empty("Nothing alarms.")
                 with card("Readings per second"):
                     self._flow = ui.echart(timeline([("readings/s", [])])).classes("chart low")
@@ -72,9 +63,6 @@ class _View:
     def _open_sensor(self, event: events.EChartPointClickEventArguments) -> None:
         if self._table is not None:
             go_to("sensors", self._table, sensor=str(event.name))
-
-    def _chosen(self) -> None:
-        self._table = self._choice.value
 
     async def refresh(self) -> None:
         self._fill(await console().status_cache.current())
@@ -99,12 +87,9 @@ class _View:
         failed = len(moment.failed)
         more = f"{failed} failing" if failed else "all well"
         self._queries.set(number(facts["queries"]), more=more, mood="bad" if failed else "")
-        counts: dict[str, int] = {"live": 0, "silent": 0, "failing": 0, "off": 0}
-        for table in moment.tables:
-            for state, count in table.counted().items():
-                counts[state] += count
+        counts = Counter(sensor.state for table in moment.tables for sensor in table.sensors)
         known = sum(table.count for table in moment.tables)
-        trouble = ", ".join(f"{counts[s]} {s}" for s in ("silent", "failing", "off") if counts[s])
+        trouble = ", ".join(f"{counts[s]} {s}" for s in STATES if counts[s] and s != "live")
         mood: Any = "bad" if counts["failing"] else "warn" if counts["silent"] else ""
         self._sensors.set(number(known), more=trouble or "all live", mood=mood)
         alarming = sum(a.count for a in moment.alarms)
@@ -156,20 +141,17 @@ def _micros(moment: Any) -> int | None:
 
 def rate_line(cycles: list[dict[str, Any]], now_us: int) -> list[tuple[float, float | None]]:
     """Readings per second over the last minutes, a point for every second that had a cycle."""
-    by_second: dict[int, int] = {}
+    by_second: Counter[int] = Counter()
     for each in cycles:
-        second = each["now"] // SECOND
-        by_second[second] = by_second.get(second, 0) + each["rows"]
+        by_second[each["now"] // SECOND] += each["rows"]
     now = now_us // SECOND
-    seconds = deque(sorted(s for s in by_second if now - HISTORY_S <= s < now))
-    return [(s * 1000.0, float(by_second[s])) for s in seconds]
+    return [(s * 1000.0, float(by_second[s])) for s in sorted(by_second) if now - HISTORY_S <= s < now]
 
 
-def recent_rate(cycles: list[dict[str, Any]], now_us: int, seconds: int = 5) -> float:
+def recent_rate(cycles: list[dict[str, Any]], now_us: int) -> float:
     """Over the last few whole seconds."""
-    line = rate_line(cycles, now_us)
-    now = now_us // SECOND
-    return sum(v or 0 for at, v in line if at / 1000 >= now - seconds) / seconds
+    since = now_us // SECOND - RECENT_S
+    return sum(v or 0 for at, v in rate_line(cycles, now_us) if at / 1000 >= since) / RECENT_S
 
 
 CREATE = """CREATE TABLE probes (

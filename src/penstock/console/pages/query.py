@@ -16,7 +16,7 @@ from penstock.console.page import attempt, console, frame, go_to, refresh_every
 from penstock.console.pages.queries import lag_of
 from penstock.console.server_status import look_at
 from penstock.console.widgets.answer_view import POINTS_MAX, AnswerView
-from penstock.console.widgets.parts import Tile, card, chip, code, empty, facts_html, sure_to_drop
+from penstock.console.widgets.parts import Tile, card, code, empty, facts_html, sure_to_drop
 from penstock.console.widgets.plan_drawing import draw
 from penstock.database.database import Database
 from penstock.database.flows import Flows
@@ -53,7 +53,7 @@ class _View:
         self._sql = definition.sql
         self._flows = Flows(console().database)
         with head:
-            self._state = chip("STARTING")
+            self._state = ui.label("STARTING").classes("chip STARTING")
             self._pause = ui.button("Pause", icon="pause", on_click=self._turn).props("flat").classes("quiet")
             ui.button("Drop", icon="delete", on_click=self._ask_drop).props("flat").classes("danger")
         with ui.element("div").classes("tiles"):
@@ -73,9 +73,8 @@ class _View:
             with card("Question"):
                 self._text = ui.element("div")
                 self._about = ui.html("", sanitize=False)
-                ui.button("Open in Ask", icon="terminal", on_click=self._open).props("flat dense align=left").classes(
-                    "quiet"
-                )
+                ask = ui.button("Open in Ask", icon="terminal", on_click=lambda: go_to("ask", sql=self._sql))
+                ask.props("flat dense align=left").classes("quiet")
         with card("Plan"):
             self._plan = ui.html("", sanitize=False).classes("plan")
         with card("History"):
@@ -184,14 +183,10 @@ class _View:
         if await attempt(f"ALTER QUERY {quoted(self._name)} {word}") is not None:
             await self._changed()
 
-    def _open(self) -> None:
-        go_to("ask", sql=self._sql)
-
     async def _ask_drop(self) -> None:
-        if (
-            await sure_to_drop("query", "Its answer is gone; the readings stay.")
-            and await attempt(f"DROP QUERY {quoted(self._name)}") is not None
-        ):
+        if not await sure_to_drop("query", "Its answer is gone; the readings stay."):
+            return
+        if await attempt(f"DROP QUERY {quoted(self._name)}") is not None:
             go_to("queries")
 
 
@@ -228,7 +223,8 @@ class WindowControl:
             with ui.element("div").classes("row-line"):
                 ui.label("The last").classes("muted small")
                 for reach, text in REACHES.items():
-                    button = ui.button(text, on_click=lambda reach=reach: self._reach(reach))
+                    change = f"SET BEGIN (NOW - {reach}) END (NOW)"
+                    button = ui.button(text, on_click=lambda change=change: self._alter(change))
                     button.props("outline dense no-caps padding='2px 10px'")
             with ui.element("div").classes("row-line").style("flex-wrap: nowrap"):
                 self._begin = ui.input("BEGIN", placeholder="NOW - 5 MINUTES").props("outlined dense")
@@ -247,9 +243,6 @@ class WindowControl:
         self._now.set_text(str(kernel.windows) if kernel is not None else "")
         self._controls.set_visibility(movable)
         self._fixed.set_visibility(not movable)
-
-    async def _reach(self, reach: str) -> None:
-        await self._alter(f"SET BEGIN (NOW - {reach}) END (NOW)")
 
     async def _set(self) -> None:
         begin, end = str(self._begin.value or "").strip(), str(self._end.value or "").strip()

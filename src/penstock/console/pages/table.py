@@ -22,7 +22,6 @@ from penstock.console.widgets.parts import (
     column,
     counted,
     empty,
-    facts,
     facts_html,
     listing,
     said,
@@ -83,7 +82,7 @@ class _View:
             self._chart_card = over.parent_slot.parent if over.parent_slot is not None else over
             self._chart = ui.echart({}).classes("chart")
         with card("Definition"):
-            facts(_definition(table))
+            ui.html(facts_html(_definition(table)), sanitize=False)
         self._fill(moment)
 
     def _columns(self) -> list[dict[str, Any]]:
@@ -149,12 +148,8 @@ class _View:
         redraw(self._chart, timeline(series, found.shown_field or ""))
 
     async def _ask_drop(self) -> None:
-        if (
-            await sure_to_drop(
-                "table", "Its sensors, its readings and the standing queries that read it are gone for good."
-            )
-            and await attempt(f"DROP TABLE {quoted(self._name)} CASCADE") is not None
-        ):
+        gone = "Its sensors, its readings and the standing queries that read it are gone for good."
+        if await sure_to_drop("table", gone) and await attempt(f"DROP TABLE {quoted(self._name)} CASCADE") is not None:
             go_to("sensors")
 
 

@@ -40,16 +40,8 @@ def card(title: str | None = None) -> Iterator[ui.element]:
         yield head
 
 
-def chip(text: str, kind: str = "") -> ui.label:
-    return ui.label(text).classes(f"chip {kind or text}")
-
-
-def facts(rows: Sequence[tuple[str, str]]) -> ui.html:
-    """Names on the left, what they are on the right."""
-    return ui.html(facts_html(rows), sanitize=False)
-
-
 def facts_html(rows: Sequence[tuple[str, str]]) -> str:
+    """Names on the left, what they are on the right."""
     cells = "".join(f"<div>{escape(name)}</div><div>{escape(value)}</div>" for name, value in rows)
     return f'<div class="facts">{cells}</div>'
 
@@ -161,16 +153,12 @@ def show_rows(table: ui.table, rows: list[dict[str, Any]], nothing: ui.label) ->
     nothing.set_visibility(not rows)
 
 
-def spark_points(trail: Sequence[tuple[int, float]], seconds: int = 120, width: int = 110, height: int = 26) -> str:
+def spark_points(trail: Sequence[tuple[int, float]]) -> str:
     """The points of a line through a sensor's last two minutes, scaled to its own least and greatest."""
     if len(trail) < 2:
         return ""
-    end = trail[-1][0]
+    end, seconds, width, height = trail[-1][0], 120, 110, 26
     low, high = min(v for _, v in trail), max(v for _, v in trail)
-    span = (high - low) or 1.0
-    points = []
-    for second, value in trail:
-        x = width - (end - second) / seconds * width
-        y = height - 2 - (value - low) / span * (height - 4) if high > low else height / 2
-        points.append(f"{x:.0f},{y:.1f}")
-    return " ".join(points)
+    scale = (height - 4) / (high - low) if high > low else 0.0
+    bottom = height - 2 if high > low else height / 2
+    return " ".join(f"{width - (end - s) / seconds * width:.0f},{bottom - (v - low) * scale:.1f}" for s, v in trail)
