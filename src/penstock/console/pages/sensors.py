@@ -123,18 +123,14 @@ class NewTableDialog:
                 ui.button("Create", on_click=self._create).props("unelevated").classes("main-action")
         self._static: list[_Field] = []
         self._reading: list[_Field] = []
-        for box, fields, starting in (
-            (self._static_box, self._static, [("location", "TEXT")]),
-            (self._reading_box, self._reading, [("value", "DOUBLE")]),
-        ):
-            with box:
-                for name, kind in starting:
-                    fields.append(_Field(self, name, kind))
-            self._adder(box, fields)
+        self._fill(self._static_box, self._static, "location", "TEXT")
+        self._fill(self._reading_box, self._reading, "value", "DOUBLE")
         self.write()
 
-    def _adder(self, box: ui.element, fields: list[_Field]) -> None:
+    def _fill(self, box: ui.element, fields: list[_Field], name: str, kind: str) -> None:
+        """A first line, and the button for more."""
         with box:
+            fields.append(_Field(self, name, kind))
             button = ui.button("Column", icon="add").props("flat dense align=left").classes("quiet")
 
         def add() -> None:
