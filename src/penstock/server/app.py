@@ -17,14 +17,14 @@ from penstock.server.http.listener import check_proxies, check_token
 from penstock.server.http.middleware import HEADER, RequestCounters, RequestFrame
 from penstock.server.http.thread_pools import Workers
 from penstock.server.models import document
-from penstock.server.routes import events, influx, queries, readings, session, sockets, statements, system
+from penstock.server.routes import events, influx, queries, readings, session, statements, system
 from penstock.settings import Settings
 
 if TYPE_CHECKING:
     from penstock.database.database import Database
 
 ROUTERS = (
-    *(statements.router, readings.router, events.router, sockets.router, queries.router, queries.tables),
+    *(statements.router, readings.router, events.router, queries.router, queries.tables),
     *(system.router, influx.router, session.router, session.pages),
 )
 

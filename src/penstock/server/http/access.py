@@ -38,7 +38,8 @@ from penstock.settings import Settings
 OPEN_PATHS = frozenset({"/v1/health", "/v1/session", "/sign-in"})
 SIGN_IN = "/sign-in"
 USER_HEADER = "Penstock-User"
-POLICY_VIOLATION = 1008  # of RFC 6455; closed before it was accepted, it reaches the caller as 403
+# Of RFC 6455. A WebSocket that is closed before it was accepted reaches the caller as 403.
+GOING_AWAY, POLICY_VIOLATION = 1001, 1008
 # InfluxDB's clients, Telegraf among them, write Token where others write Bearer.
 _SCHEMES = frozenset({"bearer", "token"})
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from starlette.requests import HTTPConnection, Request
+from starlette.types import Receive
 
 from penstock.errors import error
 from penstock.security.caller import ANONYMOUS, Caller, Role, require
@@ -75,6 +76,12 @@ def context_of(request: Request) -> Context:
     context: Context = request.app.state.context
     context.lifecycle.require_ready()
     return context
+
+
+async def until_gone(receive: Receive) -> None:
+    """Return when the client has closed its connection."""
+    while (await receive())["type"] not in ("http.disconnect", "websocket.disconnect"):
+        pass
 
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -16,7 +16,7 @@ from starlette.responses import Response
 from penstock.cancellation import Cancellation, cancelled_by
 from penstock.clock import format_timestamp
 from penstock.server.http.body import read_model
-from penstock.server.http.context import Context, caller_of, context_of, needs, user_of
+from penstock.server.http.context import Context, caller_of, context_of, needs, until_gone, user_of
 from penstock.server.http.encode import choose_format, encode_result, json_response
 from penstock.server.models import ANSWER, ERRORS, SqlRequest, StatementReports, json_body
 
@@ -81,7 +81,7 @@ async def run_statement(
     cancellation = Cancellation(timeout_s)
     with cancelled_by(cancellation):
         working = asyncio.ensure_future(_in_turn(request, context, work))
-    leaving = asyncio.ensure_future(_until_gone(request))
+    leaving = asyncio.ensure_future(until_gone(request.receive))
     try:
         await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
         if not working.done():
@@ -104,8 +104,3 @@ async def _in_turn(request: Request, context: Context, work: Callable[[], Respon
     size = getattr(request.state, "model_bytes", 0)
     async with context.workers.shares.share(caller_of(request), size):
         return await context.workers.statement.run(work)
-
-
-async def _until_gone(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
