@@ -124,7 +124,6 @@ async def _serve(
             if server.should_exit:
                 raise _StopAsked
 
-        problem: BaseException | None = None
         try:
             await asyncio.to_thread(prepare, report_or_leave)
             if not server.should_exit:
@@ -137,8 +136,6 @@ async def _serve(
             await serving
         except _StopAsked:
             pass
-        except BaseException as caught:
-            problem = caught
         finally:
             server.ask_to_stop()
             lifecycle.ready, lifecycle.reason = False, "stopping"
@@ -148,8 +145,6 @@ async def _serve(
             context: Context = app.state.context
             context.workers.close()
             context.sessions.close()
-        if problem is not None:
-            raise problem
     progress("stopped")
     return 0
 

@@ -26,21 +26,12 @@ def choose_format(accept: str | None) -> str:
     ranked: list[tuple[float, str]] = []
     for part in accept.split(","):
         name, *parameters = (piece.strip() for piece in part.split(";"))
-        quality = 1.0
-        for parameter in parameters:
-            key, _, value = parameter.partition("=")
-            if key.strip() == "q":
-                quality = _quality(value)
-        ranked.append((quality, name.lower()))
+        given = {key.strip(): value for key, _, value in (parameter.partition("=") for parameter in parameters)}
+        ranked.append((_quality(given.get("q", "1")), name.lower()))
+    offered = {"*/*": JSON, "application/*": JSON, "text/*": CSV, **{name: name for name in ENCODERS}}
     for quality, name in sorted(ranked, key=lambda pair: -pair[0]):
-        if quality <= 0:
-            continue
-        if name in ENCODERS:
-            return name
-        if name in ("*/*", "application/*"):
-            return JSON
-        if name == "text/*":
-            return CSV
+        if quality > 0 and name in offered:
+            return offered[name]
     raise error("unsupported_media_type", media_type=accept, hint="answers come as " + ", ".join(ENCODERS))
 
 
