@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nicegui import events, ui
+from nicegui import ui
 from starlette.requests import Request
 
 from penstock.console.formats import cycles, number, size
@@ -40,8 +40,7 @@ async def show(request: Request) -> None:
                 told = ui.label("").classes("muted small")
                 search = ui.input(placeholder="Find").props('dense outlined clearable aria-label="Find"')
                 search.classes("fit-content")
-            found = listing(_COLUMNS, "name", clickable=True)
-            found.on("rowClick", _open, [[], ["name"], None])
+            found = listing(_COLUMNS, "name", opens=lambda name: go_to("queries", name))
             nothing = empty("No standing query yet. Ask something and keep it.")
 
     async def refresh() -> None:
@@ -53,10 +52,6 @@ async def show(request: Request) -> None:
 
     await refresh()
     refresh_every(1.0, refresh)
-
-
-def _open(event: events.GenericEventArguments) -> None:
-    go_to("queries", event.args[1]["name"])
 
 
 def _rows(database: Database, wanted: str) -> tuple[list[dict[str, Any]], int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nicegui import events, ui
+from nicegui import ui
 from starlette.requests import Request
 
 from penstock.console.formats import age, number
@@ -36,8 +36,7 @@ async def show(request: Request) -> None:
         with head:
             ui.button("Add a table", icon="add", on_click=dialog.open).props("unelevated").classes("main-action")
         with card("Tables"):
-            tables = listing(_COLUMNS, "name", clickable=True)
-            tables.on("rowClick", _open, [[], ["name"], None])
+            tables = listing(_COLUMNS, "name", opens=lambda name: go_to("sensors", name))
             nothing = empty("No sensor table yet. Add one, or start the demo on the overview.")
 
     def fill(moment: ServerStatus) -> None:
@@ -50,10 +49,6 @@ async def show(request: Request) -> None:
         fill(await console().status_cache.current())
 
     refresh_every(1.0, refresh)
-
-
-def _open(event: events.GenericEventArguments) -> None:
-    go_to("sensors", event.args[1]["name"])
 
 
 def _row(table: dict[str, Any], moment: ServerStatus) -> dict[str, Any]:

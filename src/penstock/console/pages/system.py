@@ -80,8 +80,7 @@ class _View:
         with card("Ways in"):
             self._inputs = listing(INPUTS, "name")
         with card("Ways out"):
-            self._sinks = listing(SINKS, "name", clickable=True)
-            self._sinks.on("rowClick", lambda e: go_to("queries", e.args[1]["query"]), [[], ["query"], None])
+            self._sinks = listing(SINKS, "name", opens=lambda query: go_to("queries", query), opened_by="query")
             self._no_sinks = empty("No sink sends anything. CREATE SINK name FOR query TO mqtt(...), for example.")
         with card("Errors"):
             self._errors = listing(_ERRORS, "id").classes("wraps")

@@ -59,7 +59,8 @@ class _View:
         self._open: str | None = None
         self.dialog = SensorDialog(table, self._changed)
         with head:
-            ui.button("Add a sensor", icon="add", on_click=self.dialog.add).props("unelevated").classes("main-action")
+            add = ui.button("Add a sensor", icon="add", on_click=lambda: self.dialog.open(None))
+            add.props("unelevated").classes("main-action")
             upload_button(self._name, self._changed)
             ui.button("Drop", icon="delete", on_click=self._ask_drop).props("flat").classes("danger")
         with ui.element("div").classes("tiles"):
@@ -71,9 +72,8 @@ class _View:
             with bar:
                 search = ui.input(placeholder="Find").props('dense outlined clearable aria-label="Find"')
                 search.classes("fit-content")
-            self._list = listing(self._columns(), "name", clickable=True).classes("dots")
+            self._list = listing(self._columns(), "name", opens=self.open).classes("dots")
             search.bind_value_to(self._list, "filter")
-            self._list.on("rowClick", lambda e: self.open(e.args[1]["name"]), [[], ["name"], None])
             self._none = empty("No sensors yet. Add one, or let the table discover them: WITH (discover = true).")
             self._many = empty(
                 f"More than {SENSORS_MAX:,} sensors: ask for them, SELECT * FROM penstock.sensors WHERE table_name = ..."
@@ -107,7 +107,7 @@ class _View:
     def open(self, name: str) -> None:
         if name in self._sensors:
             self._open = name
-            self.dialog.edit(self._sensors[name])
+            self.dialog.open(self._sensors[name])
 
     async def _changed(self) -> None:
         console().status_cache.expire()
@@ -159,14 +159,14 @@ def _called(sensor: SensorFacts) -> str:
 
 def _row(sensor: SensorFacts, table: TableFacts, now_us: int) -> dict[str, Any]:
     value = sensor.values.get(table.shown_field) if table.shown_field else next(iter(sensor.values.values()), None)
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    by = value if is_number or value is None else str(cell(value))
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
+        value = str(cell(value))
     return {
         "name": sensor.name,
         "href": path_to("sensors", table.name, sensor=sensor.name),
         "state": sensor.state,
         **{f"static_{n}": cell(v) for n, v in sensor.static.items()},
-        **said("value", number(value) if is_number or value is None else str(cell(value)), by),
+        **said("value", value if isinstance(value, str) else number(value), value),
         "spark": spark_points(sensor.trail),
         **said("rate", number(sensor.rate), sensor.rate),
         **said("last", age(sensor.last_us, now_us), sensor.last_us),
@@ -178,18 +178,14 @@ def _row(sensor: SensorFacts, table: TableFacts, now_us: int) -> dict[str, Any]:
 
 def _definition(table: dict[str, Any]) -> list[tuple[str, str]]:
     stream, options = table["stream"], table["options"]
-    rows = [
+    return [
         ("key", ", ".join(table["key"])),
         ("columns", ", ".join(f"{c['name']} {c['type']}" for c in table["columns"])),
-    ]
-    if stream:
-        rows.append(("read by", stream["connector"] or "no connector: readings are pushed"))
-    rows += [
+        *([("read by", stream["connector"] or "no connector: readings are pushed")] if stream else []),
         ("time", "the sensors' own" if options["time"] == "valid" else "when a reading comes in"),
         ("out of order", options["out_of_order"]),
         ("kept for", options["retention"] or "ever"),
     ]
-    return rows
 
 
 _KINDS = {".csv": CSV, ".parquet": PARQUET, ".json": JSON, ".ndjson": NDJSON, ".jsonl": NDJSON, ".arrow": ARROW}
@@ -237,8 +233,9 @@ class SensorDialog:
         self._name: str = table["name"]
         self._columns = [(c.name, str(c.type)) for c in console().database.catalog_table(self._name).columns]
         stream = table["stream"]
-        # Where a sensor is, for kinds that the server connects to.
-        self._address: str | None = stream["name"] if stream and stream["connector"] else None
+        self._address: str = stream["name"] if stream else ""
+        if stream and stream["connector"]:  # where a sensor is, for kinds that the server connects to
+            self._columns.append((self._address, "address"))
         self._sensor: SensorFacts | None = None
         self._inputs: dict[str, ui.input] = {}
         with ui.dialog() as self._dialog, ui.card():
@@ -254,21 +251,16 @@ class SensorDialog:
                 ui.button("Close", on_click=self._dialog.close).props("flat").classes("quiet")
                 ui.button("Save", on_click=self._save).props("unelevated").classes("main-action")
 
-    def edit(self, sensor: SensorFacts) -> None:
+    def open(self, sensor: SensorFacts | None) -> None:
+        """For a sensor, or for a new one."""
         self._sensor = sensor
-        self._title.set_content(f"<h2>{escape(self._name)} {escape(sensor.name)}</h2>")
-        self._live.set_visibility(True)
-        self._remove.set_visibility(True)
-        self._fill_form(sensor.static, locked=set(self._table["key"]), address=sensor.address)
-        self.follow(sensor, None)
-        self._dialog.open()
-
-    def add(self) -> None:
-        self._sensor = None
-        self._title.set_content(f"<h2>Add a sensor to {escape(self._name)}</h2>")
-        self._live.set_visibility(False)
-        self._remove.set_visibility(False)
-        self._fill_form({}, locked=set(), address=None)
+        title = f"Add a sensor to {self._name}" if sensor is None else f"{self._name} {sensor.name}"
+        self._title.set_content(f"<h2>{escape(title)}</h2>")
+        self._live.set_visibility(sensor is not None)
+        self._remove.set_visibility(sensor is not None)
+        self._fill_form()
+        if sensor is not None:
+            self.follow(sensor, None)
         self._dialog.open()
 
     def follow(self, sensor: SensorFacts, field: str | None) -> None:
@@ -290,40 +282,38 @@ class SensorDialog:
             rows.append(("last error", sensor.last_error))
         self._facts.set_content(facts_html(rows))
 
-    def _fill_form(self, values: dict[str, Any], locked: set[str], address: str | None) -> None:
+    def _known(self) -> dict[str, Any]:
+        """The static values and the address of the sensor, as they are now."""
+        return {} if self._sensor is None else {**self._sensor.static, self._address: self._sensor.address}
+
+    def _fill_form(self) -> None:
         self._form.clear()
-        self._inputs = {}
+        known = self._known()
         with self._form:
             for name, kind in self._columns:
-                value = values.get(name)
+                value = known.get(name)
                 field = ui.input(f"{name} ({kind})", value="" if value is None else str(value)).props("outlined dense")
-                if name in locked:
+                if self._sensor is not None and name in self._table["key"]:
                     field.props("readonly")
                 self._inputs[name] = field
-            if self._address is not None:
-                field = ui.input(f"{self._address} (address)", value=address or "").props("outlined dense")
-                self._inputs[self._address] = field
 
     async def _save(self) -> None:
-        kinds = dict(self._columns)
-        given = {n: _typed(str(f.value or ""), kinds.get(n, "TEXT")) for n, f in self._inputs.items()}
+        given = {name: _typed(str(self._inputs[name].value or ""), kind) for name, kind in self._columns}
         if self._sensor is None:
             names = ", ".join(quoted(n) for n in given)
             places = ", ".join(f"${i + 1}" for i in range(len(given)))
-            done = await attempt(
-                f"INSERT INTO {quoted(self._name)} ({names}) VALUES ({places})", list(given.values()), "Added."
-            )
+            insert = f"INSERT INTO {quoted(self._name)} ({names}) VALUES ({places})"
+            done = await attempt(insert, list(given.values()), "Added.")
         else:
-            known = {**self._sensor.static, **({self._address: self._sensor.address} if self._address else {})}
+            known = self._known()
             changed = {n: v for n, v in given.items() if v != known.get(n) and n not in self._table["key"]}
             if not changed:
                 self._dialog.close()
                 return
             sets = ", ".join(f"{quoted(n)} = ${i + 1}" for i, n in enumerate(changed))
             where, keys = self._where(len(changed))
-            done = await attempt(
-                f"UPDATE {quoted(self._name)} SET {sets} WHERE {where}", [*changed.values(), *keys], "Saved."
-            )
+            update = f"UPDATE {quoted(self._name)} SET {sets} WHERE {where}"
+            done = await attempt(update, [*changed.values(), *keys], "Saved.")
         if done is not None:
             await self._finish()
 
@@ -344,18 +334,18 @@ class SensorDialog:
             await self._finish()
 
 
+_READ: dict[str, Callable[[str], Any]] = {
+    "INT": int,
+    "BIGINT": int,
+    "DOUBLE": float,
+    "BOOLEAN": lambda text: {"true": True, "false": False}[text.lower()],
+}
+
+
 def _typed(text: str, kind: str) -> Any:
     """What was typed, as its column has it; what does not fit stays text, and the database says so."""
     text = text.strip()
-    if not text:
-        return None
     try:
-        if kind in ("INT", "BIGINT"):
-            return int(text)
-        if kind == "DOUBLE":
-            return float(text)
-    except ValueError:
+        return _READ.get(kind, str)(text) if text else None
+    except (ValueError, KeyError):
         return text
-    if kind == "BOOLEAN" and text.lower() in ("true", "false"):
-        return text.lower() == "true"
-    return text

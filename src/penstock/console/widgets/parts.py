@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from html import escape
 from typing import Any, Literal
@@ -120,21 +120,25 @@ def counted(name: str, count: int | None) -> dict[str, Any]:
     return said(name, "–" if count is None else f"{count:,}", count)
 
 
-def listing(columns: list[dict[str, Any]], key: str, per_page: int = 50, clickable: bool = False) -> ui.table:
+def listing(
+    columns: list[dict[str, Any]],
+    key: str,
+    per_page: int = 50,
+    opens: Callable[[str], None] | None = None,
+    opened_by: str = "name",
+) -> ui.table:
     """A dense table. Its rows are set later; columns `state` are chips and `spark` lines.
 
-    Rows of a clickable one have an `href`, which their first cell leads to.
+    With `opens`, a click on a row calls it with the row's `opened_by`. Such rows have an `href`, which their first cell leads to.
     """
     found = ui.table(columns=columns, rows=[], row_key=key, pagination=per_page).props(TABLE)
-    found.classes("list clickable" if clickable else "list")
+    found.classes("list" if opens is None else "list clickable")
     found.add_slot("header-cell", HEAD)
-    names = {c["name"] for c in columns}
-    if clickable:
+    found.add_slot("body-cell-state", _STATE)
+    found.add_slot("body-cell-spark", _SPARK)
+    if opens is not None:
         found.add_slot(f"body-cell-{columns[0]['name']}", _LINK)
-    if "state" in names:
-        found.add_slot("body-cell-state", _STATE)
-    if "spark" in names:
-        found.add_slot("body-cell-spark", _SPARK)
+        found.on("rowClick", lambda event: opens(event.args[1][opened_by]), [[], [opened_by], None])
     return found
 
 
