@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import orjson
@@ -15,11 +16,7 @@ from penstock.cli.output import AskedFormat, Format, choose_format, print_csv, s
 from penstock.cli.server_address import Token, Url, connected
 
 
-def status(
-    format: AskedFormat = None,
-    url: Url = "",
-    token: Token = "",
-) -> None:
+def status(format: AskedFormat = None, url: Url = "", token: Token = "") -> None:
     """Cycles, rates, lag; status 1 when the server is not ready."""
     with connected(url, token) as connection:
         health = connection.health()
@@ -37,15 +34,13 @@ def status(
         raise typer.Exit(1)
 
 
-def flatten(facts: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+def flatten(facts: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Every leaf with its dotted name."""
-    out: list[tuple[str, Any]] = []
     for key, value in facts.items():
         if isinstance(value, dict):
-            out += flatten(value, f"{prefix}{key}.")
+            yield from flatten(value, f"{prefix}{key}.")
         else:
-            out.append((prefix + key, value))
-    return out
+            yield prefix + key, value
 
 
 def print_status(facts: dict[str, Any]) -> None:

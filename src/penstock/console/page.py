@@ -6,7 +6,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from html import escape
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 from urllib.parse import quote, urlencode
 
 from nicegui import Client, context, ui
@@ -95,17 +95,15 @@ def console() -> Console:
     return _console
 
 
+def notify(text: str, kind: Literal["positive", "warning", "negative"]) -> None:
+    """Something to read, in the corner of the page."""
+    ui.notify(text, type=kind, position="top", multi_line=True, timeout=8000, close_button="Close")
+
+
 def tell(problem: PenstockError) -> None:
-    """A refusal in the corner of the page, with its hint."""
+    """A refusal with its hint."""
     hint = f" Hint: {problem.hint}." if problem.hint else ""
-    ui.notify(
-        f"{problem.message}.{hint}",
-        type="negative",
-        position="top",
-        multi_line=True,
-        timeout=8000,
-        close_button="Close",
-    )
+    notify(f"{problem.message}.{hint}", "negative")
 
 
 async def attempt(sql: str, params: Any = None, said: str | None = None) -> Result | None:

@@ -13,7 +13,7 @@ from starlette.requests import Request
 
 from penstock import __version__
 from penstock.console.formats import NOTHING, age, cell, number
-from penstock.console.page import attempt, console, frame, go_to, href, path_to, refresh_every
+from penstock.console.page import attempt, console, frame, go_to, href, notify, path_to, refresh_every
 from penstock.console.server_status import SENSORS_MAX, SensorFacts, ServerStatus, TableFacts, place_columns
 from penstock.console.widgets.charts import redraw, timeline
 from penstock.console.widgets.parts import (
@@ -201,8 +201,7 @@ def upload_button(table: str, changed: Callable[[], Awaitable[None]]) -> None:
     button.on("click", js_handler=f"() => window.penstockUpload(...{arguments})")
 
     async def tell(event: events.GenericEventArguments) -> None:
-        text, kind = _said(event.args)
-        ui.notify(text, type=kind, position="top", multi_line=True, timeout=8000, close_button="Close")
+        notify(*_said(event.args))
         await changed()
 
     ui.on(_EVENT, tell)
@@ -218,10 +217,8 @@ def _said(found: dict[str, Any]) -> tuple[str, Literal["positive", "warning", "n
     first = found.get("first")
     if not isinstance(first, dict):
         return f"{stored}.", "positive"
-    refused = (
-        f"{found.get('refused'):,} refused, the first of them, number {first['index'] + 1}, because: {first['message']}"
-    )
-    return f"{stored}, {refused}.", "warning"
+    why = f"the first of them, number {first['index'] + 1}, because: {first['message']}"
+    return f"{stored}, {found.get('refused'):,} refused, {why}.", "warning"
 
 
 class SensorDialog:

@@ -15,6 +15,8 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+from bisect import insort
+from dataclasses import dataclass
 from itertools import count
 from typing import TypeAlias
 
@@ -60,8 +62,7 @@ class ByteBudget:
         self.used = 0
         self.patience_s = patience_s
         self._numbers = count()
-        # Shares that hold something, oldest first.
-        self._holders: dict[int, BudgetShare] = {}
+        self._holders: list[int] = []  # numbers of shares that hold something, the oldest first
         self._waiting: list[tuple[int, int, int, BudgetShare, asyncio.Future[None]]] = []
 
     def share(self) -> BudgetShare:
@@ -70,9 +71,8 @@ class ByteBudget:
 
     def try_take(self, share: BudgetShare, size: int) -> bool:
         """Whether the share grew at once."""
-        if self._waiting and self._waiting[0][0] < share.number:
-            return False
-        if not self._fits(share, size):
+        older_waits = bool(self._waiting) and self._waiting[0][0] < share.number
+        if older_waits or not self._fits(share, size):
             return False
         self._grant(share, size)
         return True
@@ -95,22 +95,18 @@ class ByteBudget:
         self.used -= size
         share.held -= size
         if share.held == 0:
-            self._holders.pop(share.number, None)
+            self._holders.remove(share.number)
         self._admit()
 
     def _fits(self, share: BudgetShare, size: int) -> bool:
-        oldest = next(iter(self._holders), share.number)
-        return self.used + size <= self.limit or share.number <= oldest
+        is_oldest = not self._holders or share.number <= self._holders[0]
+        return self.used + size <= self.limit or is_oldest
 
     def _grant(self, share: BudgetShare, size: int) -> None:
+        if share.held == 0 and size:
+            insort(self._holders, share.number)  # a share may be made long before its first byte comes
         self.used += size
         share.held += size
-        if share.number not in self._holders:
-            newest = next(reversed(self._holders), -1)
-            self._holders[share.number] = share
-            if newest > share.number:
-                # A share may be made long before its first byte comes.
-                self._holders = dict(sorted(self._holders.items()))
 
     def _admit(self) -> None:
         while self._waiting:
@@ -123,15 +119,13 @@ class ByteBudget:
             heapq.heappop(self._waiting)
 
 
+@dataclass(slots=True, eq=False)
 class BudgetShare:
     """The bytes that one request holds; given back when the block ends."""
 
-    __slots__ = ("_budget", "held", "number")
-
-    def __init__(self, budget: ByteBudget, number: int) -> None:
-        self._budget = budget
-        self.number = number
-        self.held = 0
+    _budget: ByteBudget
+    number: int
+    held: int = 0
 
     def try_take(self, size: int) -> bool:
         return self._budget.try_take(self, size)

@@ -264,22 +264,15 @@ _OWN_BYTES = frozenset(
 def _refuse_shared(schema: pa.Schema) -> None:
     """Refuse types with values that may share their bytes, except where `_values_size` knows what they take apart."""
     for field in schema:
-        if field.type.id in _OWN_BYTES:
+        if field.type.id in _OWN_BYTES or _is_view(field.type):
             continue
-        if pa.types.is_dictionary(field.type):
-            inside = [field.type.value_type]
-        elif pa.types.is_string_view(field.type) or pa.types.is_binary_view(field.type):
-            inside = []
-        else:
-            inside = [field.type]
-        for type_ in inside:
-            if _shares(type_):
-                raise error("invalid_body", detail=f'column "{field.name}": {type_} is not understood')
+        inside = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+        if any(word in str(inside) for word in ("dictionary", "run_end_encoded", "_view", "extension")):
+            raise error("invalid_body", detail=f'column "{field.name}": {inside} is not understood')
 
 
-def _shares(type_: pa.DataType) -> bool:
-    text = str(type_)
-    return any(word in text for word in ("dictionary", "run_end_encoded", "_view", "extension"))
+def _is_view(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_string_view(type_) or pa.types.is_binary_view(type_))
 
 
 def _values_size(table: pa.Table) -> int:
@@ -291,7 +284,7 @@ def _values_size(table: pa.Table) -> int:
         for chunk in column.chunks:
             if pa.types.is_dictionary(chunk.type):
                 size += _dictionary_size(chunk)
-            elif pa.types.is_string_view(chunk.type) or pa.types.is_binary_view(chunk.type):
+            elif _is_view(chunk.type):
                 views = chunk.buffers()[1]
                 if views is not None:
                     # A view is 16 bytes, of which the first four are its length.
@@ -303,9 +296,7 @@ def _values_size(table: pa.Table) -> int:
 def _dictionary_size(chunk: pa.DictionaryArray) -> int:
     values = chunk.dictionary
     kind = values.type
-    if any(
-        f(kind) for f in (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
-    ):
+    if kind in (pa.string(), pa.large_string(), pa.binary(), pa.large_binary()):
         lengths = pc.fill_null(pc.binary_length(values).cast(pa.int64()), 0)
         return int(pc.sum(lengths.take(chunk.indices)).as_py() or 0)
     if pa.types.is_nested(kind) or len(values) == 0:

@@ -85,19 +85,13 @@ def _time(us: int | None) -> str | None:
 
 
 def _headers(result: Result) -> dict[str, str]:
-    facts = {
-        "Penstock-Cycle": result.cycle,
-        "Penstock-Now": _time(result.now_us),
-        "Penstock-Complete-From": _time(result.complete_from_us),
-        "Penstock-Done": result.done,
-    }
-    headers = {name: str(value) for name, value in facts.items() if value is not None}
-    if result.notices:
+    facts = describe(result)
+    notices = facts.pop("notices")
+    if notices:
         # Header values are Latin-1 at best, so the list travels as JSON in ASCII.
-        headers["Penstock-Notices"] = (
-            orjson.dumps(list(result.notices)).decode().encode("ascii", "backslashreplace").decode()
-        )
-    return headers
+        facts["notices"] = orjson.dumps(notices).decode().encode("ascii", "backslashreplace").decode()
+    # "complete_from" is Penstock-Complete-From.
+    return {f"Penstock-{name.replace('_', '-').title()}": str(v) for name, v in facts.items() if v is not None}
 
 
 def _encode_json(result: Result) -> bytes:
