@@ -207,15 +207,15 @@ def _read(path: Path) -> str:
 
 def _overview(connection: Connection) -> list[dict[str, Any]]:
     tables = [
-        {"name": t["name"], "kind": "sensor table" if t.get("stream") else "table", "definition": _columns(t)}
+        {
+            "name": t["name"],
+            "kind": "sensor table" if t.get("stream") else "table",
+            "definition": ", ".join(column["name"] for column in t["columns"]),
+        }
         for t in connection.tables()
     ]
     queries = [{"name": q["name"], "kind": "query", "definition": q.get("sql")} for q in connection.queries()]
     return tables + queries
-
-
-def _columns(table: dict[str, Any]) -> str:
-    return ", ".join(column["name"] for column in table["columns"])
 
 
 def _describe(connection: Connection, name: str) -> list[dict[str, Any]]:
@@ -242,12 +242,8 @@ def _kind(table: dict[str, Any], column: str) -> str:
 
 def _sensors(connection: Connection, table: str) -> list[dict[str, Any]]:
     """Static values laid beside the live state."""
-    found = []
-    for sensor in connection.sensors(table):
-        values = sensor.pop("values", {})
-        sensor.pop("key", None)
-        found.append({**values, **sensor})
-    return found
+    found = connection.sensors(table)
+    return [{**s["values"], **{n: v for n, v in s.items() if n not in ("key", "values")}} for s in found]
 
 
 def _show(rows: list[dict[str, Any]], format: Format) -> None:

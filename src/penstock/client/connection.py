@@ -222,14 +222,8 @@ class Connection:
         owner: str | None = None,
         strategy: str | None = None,
     ) -> dict[str, Any]:
-        given = {
-            "begin": begin,
-            "end": end,
-            "paused": paused,
-            "description": description,
-            "owner": owner,
-            "strategy": strategy,
-        }
+        window = {"begin": begin, "end": end}
+        given = {**window, "paused": paused, "description": description, "owner": owner, "strategy": strategy}
         body = {key: value for key, value in given.items() if value is not None}
         return self._transport.json("PATCH", f"/v1/queries/{quote(name)}", body)
 

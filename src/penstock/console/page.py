@@ -38,7 +38,6 @@ class Console:
 
     def __init__(self, context: Context) -> None:
         self.database = context.database
-        self.settings = context.settings
         self.context = context
         self.looking = Pool("console-looking", LOOKING_THREADS)
         self.asking = Pool("console-asking", ASKING_THREADS)

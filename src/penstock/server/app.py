@@ -33,7 +33,6 @@ from penstock.server.http.errors import ErrorBoundary, add_handlers
 from penstock.server.http.listener import check_proxies, check_token, is_loopback, listen, proxies_of
 from penstock.server.http.middleware import HEADER, RequestCounters, RequestFrame
 from penstock.server.http.thread_pools import Workers
-from penstock.server.models import document
 from penstock.server.routes import events, influx, queries, readings, session, statements, system
 from penstock.settings import Settings
 from penstock.streams.log.release_memory import share_free_memory
@@ -49,10 +48,20 @@ ROUTERS = (
 
 
 class Api(FastAPI):
-    """FastAPI with our document."""
+    """FastAPI with a document that has no 422 of its own: a wrong parameter is a 400 with our body."""
 
     def openapi(self) -> dict[str, Any]:
-        return document(self)
+        found = super().openapi()
+        for methods in found["paths"].values():
+            for call in methods.values():
+                call["responses"].pop("422", None)
+        found["components"]["securitySchemes"] = {
+            "token": {"type": "http", "scheme": "bearer", "description": "of CREATE TOKEN, or the setting `token`"}
+        }
+        found["security"] = [{"token": []}, {}]
+        for name in ("HTTPValidationError", "ValidationError"):
+            found["components"]["schemas"].pop(name, None)
+        return found
 
 
 def create_app(database: Database, settings: Settings, lifecycle: Lifecycle | None = None) -> FastAPI:
@@ -70,27 +79,24 @@ def create_app(database: Database, settings: Settings, lifecycle: Lifecycle | No
     check_token(settings)
     check_proxies(settings)
     database.users.trust(settings.token)
-    sessions = Sessions(database.users, settings)
-    counters = RequestCounters()
-    rates = rates_of(settings)
-    app.state.context = Context(
+    app.state.context = context = Context(
         database=database,
         settings=settings,
         workers=Workers(settings.statements_max, settings.statements_per_user),
         budget=ByteBudget(max(settings.queue_max_bytes, settings.body_max_bytes)),
         lifecycle=lifecycle or Lifecycle(),
-        counters=counters,
-        sessions=sessions,
-        rates=rates,
+        counters=RequestCounters(),
+        sessions=Sessions(database.users, settings),
+        rates=rates_of(settings),
     )
     for router in ROUTERS:
         app.include_router(router)
     add_handlers(app)
     # The last one added is the outermost.
-    app.add_middleware(AccessGuard, settings=settings, users=database.users, sessions=sessions, rates=rates)
+    app.add_middleware(AccessGuard, settings=settings, sessions=context.sessions, rates=context.rates)
     app.add_middleware(ErrorBoundary)
     _open_to_origins(app, settings)
-    app.add_middleware(RequestFrame, counters=counters)
+    app.add_middleware(RequestFrame, counters=context.counters)
     return app
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from typing import Any
 
 import orjson
 from nicegui import ui
@@ -210,7 +209,8 @@ class SqlEditor:
     def complain(self, problem: PenstockError) -> None:
         """Underline the place and say what is wrong with it."""
         place = _place(self.text, problem)
-        self._editor.decorations = [] if place is None else [_mark(*place)]
+        marks = [] if place is None else [{"kind": "mark", "from": place[0], "to": place[1], "class": "mistake"}]
+        self._editor.decorations = marks
         self._complaint.clear()
         with self._complaint:
             ui.label(f"{problem.message} ({problem.condition})").style("font-weight: 600")
@@ -261,7 +261,3 @@ def _place(text: str, problem: PenstockError) -> tuple[int, int] | None:
     start = sum(len(line) for line in lines[: problem.line - 1]) + problem.column - 1
     start = min(start, len(text) - 1)
     return start, min(len(text), start + max(1, problem.length or 1))
-
-
-def _mark(start: int, end: int) -> dict[str, Any]:
-    return {"kind": "mark", "from": start, "to": end, "class": "mistake"}

@@ -70,7 +70,8 @@ class _View:
     def _fill(self, moment: ServerStatus) -> None:
         self._fill_tiles(moment)
         self._fill_map(moment)
-        self._fill_alarms(moment)
+        alarms = [row for alarm in moment.alarms for row in _alarm_rows(alarm, moment.now_us)]
+        show_rows(self._alarm_list, alarms, self._no_alarm)
         redraw(self._flow, timeline([("readings/s", rate_line(moment.cycles, moment.now_us))]))
 
     def _fill_tiles(self, moment: ServerStatus) -> None:
@@ -109,10 +110,6 @@ class _View:
             self._no_map.set_text("Give a table numeric columns x and y, or lat and lon, and its sensors stand here.")
             return
         redraw(self._map, map_options(table, table.shown_field, moment.now_us))
-
-    def _fill_alarms(self, moment: ServerStatus) -> None:
-        rows = [row for alarm in moment.alarms for row in _alarm_rows(alarm, moment.now_us)]
-        show_rows(self._alarm_list, rows, self._no_alarm)
 
 
 def _alarm_rows(alarm: Alarm, now_us: int) -> list[dict[str, Any]]:
@@ -190,7 +187,7 @@ def _welcome() -> None:
             code(CREATE)
             link("Open it in Ask", "ask?example=create")
         with card("Send a reading"), _step(2):
-            code(push_command(console().settings.port), wrap=True)
+            code(push_command(console().context.settings.port), wrap=True)
             ui.label("Or let Penstock read them: files, TCP, your own Python.").classes("muted small")
         with card("Keep a question"), _step(3):
             code(KEEP)

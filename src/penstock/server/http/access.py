@@ -49,10 +49,10 @@ _BURST_S = 2.0
 class AccessGuard:
     """Finds the caller of a request, or refuses it, before any handler sees it."""
 
-    def __init__(self, app: ASGIApp, settings: Settings, users: Users, sessions: Sessions, rates: RateLimits) -> None:
+    def __init__(self, app: ASGIApp, settings: Settings, sessions: Sessions, rates: RateLimits) -> None:
         self._app = app
         self._settings = settings
-        self._users = users
+        self._users = sessions.users
         self._sessions = sessions
         self._rates = rates
         self._origins = listed_origins(settings)
@@ -260,7 +260,7 @@ class Sessions:
     """Used by the event loop only; hashing runs in two threads of its own."""
 
     def __init__(self, users: Users, settings: Settings, clock: Clock | None = None) -> None:
-        self._users = users
+        self.users = users
         self.guesses = Guesses()
         self._clock = clock or users.clock
         self.lifetime_s = settings.session_hours * 3600
@@ -280,7 +280,7 @@ class Sessions:
         """The caller that has this token, or None. Wrong ones are guesses."""
         digest = token_digest(token)
         self.guesses.begin_token(address, digest)
-        caller = self._users.by_digest(digest)
+        caller = self.users.by_digest(digest)
         self.guesses.end_token(address, digest, caller is not None)
         return caller
 
@@ -289,7 +289,7 @@ class Sessions:
         wait_s = self.guesses.begin(mine) or self.guesses.begin(shared, FREE_GUESSES_OF_ADDRESS)
         if wait_s > 0:
             raise too_many_guesses(wait_s)
-        found = await self._pool.run(self._users.by_password, user, password)
+        found = await self._pool.run(self.users.by_password, user, password)
         if found is None:
             return None
         self.guesses.forget(mine)
@@ -317,7 +317,7 @@ class Sessions:
         if found is None:
             return None
         caller, ends_us = found
-        now = self._users.still(caller) if ends_us > self._clock.now_us() else None
+        now = self.users.still(caller) if ends_us > self._clock.now_us() else None
         if now is None:
             del self._found[key]
         return now

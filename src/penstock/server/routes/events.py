@@ -160,15 +160,11 @@ class Framing:
     problem: Callable[[PenstockError], bytes]
 
 
-def _ping(cycle: int) -> bytes:
-    # A ping moves Last-Event-ID on too: after a quiet hour, the cycle of the last row may be gone.
-    return b"event: ping\ndata: {}\n\n" if not cycle else b"id: %d\nevent: ping\ndata: {}\n\n" % cycle
-
-
 SERVER_SENT = Framing(
     hello=b"retry: 1000\n\n",  # says how soon a browser shall come back
     rows=lambda event: b"id: %d\nevent: rows\ndata: %b\n\n" % (event.cycle, encode_event(event)),
-    ping=_ping,
+    # A ping moves Last-Event-ID on too: after a quiet hour, the cycle of the last row may be gone.
+    ping=lambda cycle: (b"id: %d\n" % cycle if cycle else b"") + b"event: ping\ndata: {}\n\n",
     problem=lambda problem: b"event: error\ndata: " + orjson.dumps(problem.body()) + b"\n\n",
 )
 
