@@ -14,8 +14,7 @@ from typing import Annotated
 import typer
 from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from penstock.cli.output import AskedFormat, choose_format, print_rows
-from penstock.cli.server_address import Token, Url, connected, progress, reported
+from penstock.cli.command import AskedFormat, Token, Url, choose_format, connected, print_rows, progress, reported
 from penstock.disk_sync import sync_folder
 from penstock.errors import PenstockError, error
 from penstock.manifest import FileSum, Took, copy_file, difference, list_files, no_progress, read_manifest

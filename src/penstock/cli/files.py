@@ -17,8 +17,7 @@ import pyarrow.parquet as pa_parquet
 import typer
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-from penstock.cli.output import json_line, print_csv, rows_of
-from penstock.cli.server_address import Token, Url, connected, progress
+from penstock.cli.command import Token, Url, connected, json_line, print_csv, progress, rows_of
 from penstock.client import Refusal
 from penstock.errors import error
 

@@ -13,7 +13,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from penstock.cli.server_address import reported
+from penstock.cli.command import reported
 from penstock.logs import check_logging
 from penstock.pipeline.cluster_security import security_settings
 from penstock.server.http.listener import listen

@@ -16,7 +16,7 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.history import FileHistory
 from prompt_toolkit.lexers import PygmentsLexer
 
-from penstock.cli.output import Format, print_answer, show
+from penstock.cli.command import Format, print_answer, show
 from penstock.cli.statement_runner import is_blank, run_script, run_statement, split_statements
 from penstock.cli.status import print_status
 from penstock.client import Answer, Connection

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import typer
 
-from penstock.cli.output import Format, LivePrinter, print_answer
+from penstock.cli.command import Format, LivePrinter, print_answer
 from penstock.client import Connection
 from penstock.errors import PenstockError
 

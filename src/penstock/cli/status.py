@@ -12,8 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from penstock.cli.output import AskedFormat, Format, choose_format, print_csv, show
-from penstock.cli.server_address import Token, Url, connected
+from penstock.cli.command import AskedFormat, Format, Token, Url, choose_format, connected, print_csv, show
 
 
 def status(format: AskedFormat = None, url: Url = "", token: Token = "") -> None:
