@@ -89,26 +89,20 @@ class AccessGuard:
         if not self._users.required:
             check_local(self._settings, self._origins, headers, scope.get("method", "CONNECT"), address)
             return Caller(headers.get(USER_HEADER, "").strip() or "local", "admin", via="open", address=address)
-        is_open = scope["path"] in OPEN_PATHS
         if "authorization" in headers:
-            caller = self._by_token(headers["authorization"], address)
+            scheme, _, given = headers["authorization"].partition(" ")
+            caller = self._sessions.by_token(given.strip(), address) if scheme.lower() in _SCHEMES else None
         else:
             caller = self._by_cookie(scope, headers)
+        if caller is None and scope["path"] in OPEN_PATHS:
+            caller = ANONYMOUS
         if caller is not None:
             return replace(caller, address=address)
-        if is_open:
-            return replace(ANONYMOUS, address=address)
         raise error(
             "unauthorized",
             detail="the token is missing or wrong",
             hint="send the header Authorization: Bearer <token>, or sign in at /sign-in",
         )
-
-    def _by_token(self, authorization: str, address: str | None) -> Caller | None:
-        scheme, _, given = authorization.partition(" ")
-        if scheme.lower() not in _SCHEMES:
-            return None
-        return self._sessions.by_token(given.strip(), address)
 
     def _by_cookie(self, scope: Scope, headers: Headers) -> Caller | None:
         name = session_cookie(headers, self._sessions.cookie)
