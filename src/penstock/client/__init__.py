@@ -5,7 +5,6 @@ imports errors and clock only, and every refusal comes back as the `PenstockErro
 """
 
 from penstock.client.connection import Answer, Connection, Query
-from penstock.client.push import Receipt, Refusal
-from penstock.client.subscribe import Change
+from penstock.client.streams import Change, Receipt, Refusal
 
 __all__ = ["Answer", "Change", "Connection", "Query", "Receipt", "Refusal"]

@@ -13,8 +13,7 @@ import httpx
 import orjson
 import pyarrow as pa
 
-from penstock.client.push import BATCH_ROWS, Readings, Receipt, Refusal, batches, quote, send
-from penstock.client.subscribe import Change, subscribe
+from penstock.client.streams import BATCH_ROWS, Change, Readings, Receipt, Refusal, batches, quote, send, subscribe
 from penstock.client.transport import ARROW, JSON, Transport, refuse_not_finite, to_json
 from penstock.errors import PenstockError, error
 
