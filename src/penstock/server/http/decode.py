@@ -24,9 +24,8 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from penstock.errors import PenstockError, error
-from penstock.server.http.arrow_messages import measure_arrow
 from penstock.server.http.body_limits import Body
-from penstock.server.http.parquet_pages import check_footer, measure_parquet
+from penstock.server.http.unpacked_size import check_footer, measure_arrow, measure_parquet
 
 Readings: TypeAlias = pa.Table | list[dict[str, Any]]
 
