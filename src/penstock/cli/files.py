@@ -20,6 +20,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from penstock.cli.command import Token, Url, connected, json_line, print_csv, progress, rows_of
 from penstock.client import Refusal
 from penstock.errors import error
+from penstock.server.http.decode import CSV_PARSE, as_text
 
 # One batch to push, and how much of the file is behind it (0 to 1).
 FileBatch: TypeAlias = "tuple[pa.Table | list[dict[str, Any]], float]"
@@ -53,11 +54,8 @@ def format_of(path: Path, asked: FileFormat | None) -> FileFormat:
         return asked
     found = _SUFFIXES.get(path.suffix.lower())
     if found is None:
-        raise error(
-            "invalid_parameter",
-            detail=f'cannot tell from its name what "{path}" holds',
-            hint="say --input csv, ndjson, parquet or arrow",
-        )
+        detail = f'cannot tell from its name what "{path}" holds'
+        raise error("invalid_parameter", detail=detail, hint="say --input csv, ndjson, parquet or arrow")
     return found
 
 
@@ -79,20 +77,9 @@ def _read_csv(stream: IO[bytes], size: int) -> Iterator[FileBatch]:
     """Columns stay text: the table's own types decide what it means."""
     first = stream.readline()
     names = pa_csv.read_csv(pa.BufferReader(first)).schema.names
-    as_text = pa_csv.ConvertOptions(
-        column_types={name: pa.string() for name in names},
-        null_values=[""],
-        strings_can_be_null=True,
-        quoted_strings_can_be_null=False,
-    )
-    reader = pa_csv.open_csv(
-        stream,
-        read_options=pa_csv.ReadOptions(column_names=names, block_size=_CSV_BLOCK_BYTES),
-        parse_options=pa_csv.ParseOptions(newlines_in_values=True),
-        convert_options=as_text,
-    )
+    blocks = pa_csv.ReadOptions(column_names=names, block_size=_CSV_BLOCK_BYTES)
     done = len(first)
-    for batch in reader:
+    for batch in pa_csv.open_csv(stream, blocks, CSV_PARSE, as_text(names)):
         done += _CSV_BLOCK_BYTES
         yield pa.Table.from_batches([batch]), _share(done, size)
 

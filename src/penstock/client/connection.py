@@ -278,11 +278,8 @@ class Query:
     def name(self) -> str:
         """The standing query's name; an error for a SELECT."""
         if self._name is None:
-            raise error(
-                "invalid_parameter",
-                detail="a SELECT is not a standing query",
-                hint="CREATE QUERY name AS SELECT ... makes one",
-            )
+            hint = "CREATE QUERY name AS SELECT ... makes one"
+            raise error("invalid_parameter", detail="a SELECT is not a standing query", hint=hint)
         return self._name
 
     def answer(self, as_of: int | str | datetime | None = None, limit: int | None = None) -> Answer:

@@ -97,11 +97,8 @@ def batches(readings: Readings, batch_rows: int = BATCH_ROWS) -> Iterator[PushBa
     elif hasattr(readings, "columns"):
         yield from _arrow_batches(pa.Table.from_pandas(readings, preserve_index=False), 0, batch_rows)
     else:
-        raise error(
-            "invalid_parameter",
-            detail=f"cannot push a {type(readings).__name__}",
-            hint="push a list of dictionaries, a DataFrame or an Arrow table",
-        )
+        hint = "push a list of dictionaries, a DataFrame or an Arrow table"
+        raise error("invalid_parameter", detail=f"cannot push a {type(readings).__name__}", hint=hint)
 
 
 def _arrow_batches(table: pa.Table, first: int, batch_rows: int) -> Iterator[PushBatch]:

@@ -95,12 +95,8 @@ class Transport:
             raise self._failed(problem) from problem
 
     def _failed(self, problem: Exception) -> PenstockError:
-        return error(
-            "connection_failed",
-            url=self.url,
-            detail=str(problem) or type(problem).__name__,
-            hint=f"is `penstock serve` running at {self.url}?",
-        )
+        detail, hint = str(problem) or type(problem).__name__, f"is `penstock serve` running at {self.url}?"
+        return error("connection_failed", url=self.url, detail=detail, hint=hint)
 
     def close(self) -> None:
         self._client.close()
@@ -154,8 +150,6 @@ def refuse_not_finite(values: Iterable[Any]) -> None:
     """JSON has no NaN, and sending NULL in its place would be a silent change."""
     for value in values:
         if isinstance(value, float) and not math.isfinite(value):
-            raise error(
-                "invalid_parameter",
-                detail=f"{value} cannot travel in rows whose fields or types differ from row to row",
-                hint="push rows with the same fields and types together, or an Arrow table",
-            )
+            detail = f"{value} cannot travel in rows whose fields or types differ from row to row"
+            hint = "push rows with the same fields and types together, or an Arrow table"
+            raise error("invalid_parameter", detail=detail, hint=hint)

@@ -98,11 +98,8 @@ class AccessGuard:
             caller = ANONYMOUS
         if caller is not None:
             return replace(caller, address=address)
-        raise error(
-            "unauthorized",
-            detail="the token is missing or wrong",
-            hint="send the header Authorization: Bearer <token>, or sign in at /sign-in",
-        )
+        hint = "send the header Authorization: Bearer <token>, or sign in at /sign-in"
+        raise error("unauthorized", detail="the token is missing or wrong", hint=hint)
 
     def _by_cookie(self, scope: Scope, headers: Headers) -> Caller | None:
         name = session_cookie(headers, self._sessions.cookie)

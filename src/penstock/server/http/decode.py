@@ -40,6 +40,7 @@ UNPACKED_MAX_BYTES = 1 << 30
 UNCOUNTED_BYTES = 1 << 20
 COLUMNS_MAX = 4_096
 CSV_HEADER_MAX_BYTES = 256 << 10
+CSV_PARSE = pa_csv.ParseOptions(newlines_in_values=True)
 # A thrift list or text of a Parquet footer that is longer is refused.
 _FOOTER_LIST_MAX = 1 << 16
 _FOOTER_TEXT_MAX = 4 << 20
@@ -147,22 +148,23 @@ def _decode_csv(body: Body, room: BodyLimits) -> Readings:
         raise error("invalid_body", detail="a CSV body starts with a line of column names")
     _check_csv_header(body)
     try:
-        names = pa_csv.open_csv(pa.BufferReader(body), parse_options=_CSV_PARSE).schema.names
+        names = pa_csv.open_csv(pa.BufferReader(body), parse_options=CSV_PARSE).schema.names
         _refuse_repeated(names)
         # Each value has an offset, and a bit that says whether it is there.
         values = min(body.count(b"\n") + 1, room.max_rows) * len(names)
         room.check_size(len(body) + 5 * min(values, len(body)))
-        as_text = pa_csv.ConvertOptions(
-            column_types={name: pa.string() for name in names},
-            # As PostgreSQL reads CSV: nothing between the commas is NULL, "" is the empty text.
-            null_values=[""],
-            strings_can_be_null=True,
-            quoted_strings_can_be_null=False,
-        )
-        with pa_csv.open_csv(pa.BufferReader(body), parse_options=_CSV_PARSE, convert_options=as_text) as reader:
+        with pa_csv.open_csv(pa.BufferReader(body), parse_options=CSV_PARSE, convert_options=as_text(names)) as reader:
             return _whole_table(reader, reader.schema, room)
     except pa.ArrowInvalid as problem:
         raise error("invalid_body", detail=f"not CSV: {problem}") from None
+
+
+def as_text(names: list[str]) -> pa_csv.ConvertOptions:
+    """As PostgreSQL reads CSV: nothing between the commas is NULL, "" is the empty text. The table's types decide what it means."""
+    types = {name: pa.string() for name in names}
+    return pa_csv.ConvertOptions(
+        column_types=types, null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=False
+    )
 
 
 def _check_csv_header(body: Body) -> None:
@@ -188,9 +190,6 @@ def _has_more(lines: Iterator[list[str]]) -> bool:
 def _check_columns(columns: int) -> None:
     if columns > COLUMNS_MAX:
         raise error("invalid_body", detail=f"there are {columns} columns; {COLUMNS_MAX} are the most")
-
-
-_CSV_PARSE = pa_csv.ParseOptions(newlines_in_values=True)
 
 
 def _decode_arrow(body: Body, room: BodyLimits) -> Readings:

@@ -70,14 +70,8 @@ def columns_of(table: pa.Table) -> list[dict[str, str]]:
 
 def encode_event(event: Event) -> bytes:
     """The data of one server-sent event; rows are objects, since each event stands alone."""
-    return orjson.dumps(
-        {
-            "cycle": event.cycle,
-            "now": _time(event.now_us),
-            "columns": columns_of(event.table),
-            "rows": row_objects(event.table),
-        }
-    )
+    facts = {"cycle": event.cycle, "now": _time(event.now_us), "columns": columns_of(event.table)}
+    return orjson.dumps({**facts, "rows": row_objects(event.table)})
 
 
 def _time(us: int | None) -> str | None:

@@ -38,12 +38,9 @@ def is_loopback(host: str) -> bool:
 def check_token(settings: Settings) -> None:
     """The token of the settings is an admin's: one that can be guessed is refused before anything starts."""
     if settings.token and len(settings.token.strip()) < TOKEN_MIN_CHARS:
-        raise error(
-            "invalid_option",
-            option="token",
-            detail=f"it has fewer than {TOKEN_MIN_CHARS} characters",
-            hint='make one: python3 -c "import secrets; print(secrets.token_urlsafe(32))"',
-        )
+        detail = f"it has fewer than {TOKEN_MIN_CHARS} characters"
+        hint = 'make one: python3 -c "import secrets; print(secrets.token_urlsafe(32))"'
+        raise error("invalid_option", option="token", detail=detail, hint=hint)
 
 
 def check_proxies(settings: Settings) -> None:
@@ -98,10 +95,6 @@ def bind(host: str, port: int) -> socket.socket:
         listener.listen(2048)
     except OSError as problem:
         listener.close()
-        raise error(
-            "address_in_use",
-            address=f"{host}:{port}",
-            detail=problem.strerror or str(problem),
-            hint="another server may run there; choose another --port",
-        ) from None
+        detail, hint = problem.strerror or str(problem), "another server may run there; choose another --port"
+        raise error("address_in_use", address=f"{host}:{port}", detail=detail, hint=hint) from None
     return listener
