@@ -13,7 +13,8 @@ from penstock.console.formats import age, cell, number
 from penstock.console.page import attempt, console, frame, go_to, href, link, refresh_every, tell
 from penstock.console.server_status import STATES, Alarm, ServerStatus, TableFacts
 from penstock.console.widgets.charts import map_options, redraw, timeline
-from penstock.console.widgets.parts import Tile, card, code, column, empty, listing, show_rows
+from penstock.console.widgets.data_table import column, listing, show_rows
+from penstock.console.widgets.parts import Tile, card, code, empty
 from penstock.errors import PenstockError
 from penstock.sensors.demo_plant import DEFINITIONS, QUERIES, insert_statement
 

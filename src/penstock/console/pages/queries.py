@@ -18,19 +18,8 @@ from penstock.console.formats import clock_time, cycles, number, size
 from penstock.console.page import attempt, console, frame, go_to, path_to, refresh_every
 from penstock.console.server_status import look_at
 from penstock.console.widgets.answer_view import POINTS_MAX, AnswerView
-from penstock.console.widgets.parts import (
-    Tile,
-    card,
-    code,
-    column,
-    counted,
-    empty,
-    facts_html,
-    listing,
-    said,
-    set_rows,
-    sure_to_drop,
-)
+from penstock.console.widgets.data_table import column, counted, listing, said, set_rows
+from penstock.console.widgets.parts import Tile, card, code, empty, facts_html, sure_to_drop
 from penstock.console.widgets.plan_drawing import draw
 from penstock.database.database import Database
 from penstock.database.flows import Flows

@@ -10,7 +10,8 @@ from starlette.requests import Request
 from penstock.console.formats import age, number
 from penstock.console.page import console, frame, go_to, path_to, refresh_every
 from penstock.console.server_status import ServerStatus
-from penstock.console.widgets.parts import card, code, column, counted, empty, listing, said, show_rows
+from penstock.console.widgets.data_table import column, counted, listing, said, show_rows
+from penstock.console.widgets.parts import card, code, empty
 from penstock.errors import PenstockError, error
 from penstock.server.routes.queries import quoted
 
