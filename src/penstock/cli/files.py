@@ -158,14 +158,9 @@ def load(
     refused_count = 0
     with connected(url, token) as connection:
         format = format_of(file, input)
-        with Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TaskProgressColumn(),
-            TextColumn("{task.fields[rows]:,} rows"),
-            TimeRemainingColumn(),
-            console=progress,
-        ) as bar:
+        rows = TextColumn("{task.fields[rows]:,} rows")
+        columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), rows, TimeRemainingColumn())
+        with Progress(*columns, console=progress) as bar:
             task = bar.add_task(f"loading {file.name}", total=1.0, rows=0)
             for number, (batch, share) in enumerate(read_batches(file, format)):
                 receipt = connection.push(table, batch, idempotency_key=f"{base}-{number}")

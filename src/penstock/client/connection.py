@@ -60,14 +60,8 @@ def read_answer(body: bytes) -> Answer:
     with pa.ipc.open_stream(pa.BufferReader(body)) as reader:
         table = reader.read_all()
     facts = orjson.loads((table.schema.metadata or {}).get(b"penstock", b"{}"))
-    return Answer(
-        table=table.replace_schema_metadata(None),
-        cycle=facts.get("cycle"),
-        now=facts.get("now"),
-        complete_from=facts.get("complete_from"),
-        done=facts.get("done"),
-        notices=tuple(facts.get("notices", ())),
-    )
+    known = {name: facts.get(name) for name in ("cycle", "now", "complete_from", "done")}
+    return Answer(table.replace_schema_metadata(None), **known, notices=tuple(facts.get("notices", ())))
 
 
 # How long an answer is waited for: a little longer than the server was given for it.

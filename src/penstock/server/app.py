@@ -141,19 +141,15 @@ def run(
             set_up_logging(settings.log_level, settings.log_format)
             if not is_loopback(settings.host) and not settings.tls_key:
                 progress("without tls_certificate and tls_key, passwords and tokens cross the network in the clear")
-            return asyncio.run(
-                _serve(settings, listener, database or _open_database(settings), progress, prepare, pages)
-            )
+            if database is None:
+                # Spark's libraries load here and not for --help.
+                from penstock.database.database import Database
+
+                database = Database(settings)
+            return asyncio.run(_serve(settings, listener, database, progress, prepare, pages))
     except PenstockError as problem:
         print(problem.render(), file=sys.stderr)
         return 1
-
-
-def _open_database(settings: Settings) -> Database:
-    # Spark's libraries load here and not for --help.
-    from penstock.database.database import Database
-
-    return Database(settings)
 
 
 class Server(uvicorn.Server):

@@ -59,16 +59,17 @@ class _View:
         with card("Answer") as head:
             with head:
                 self._said = ui.label("").classes("muted small num")
-                self._csv = ui.button("CSV", icon="download", on_click=lambda: self._download("csv"))
-                self._parquet = ui.button("Parquet", icon="download", on_click=lambda: self._download("parquet"))
-                for button in (self._csv, self._parquet):
-                    button.props("flat dense").classes("quiet")
-                    button.set_visibility(False)
+                self._downloads = [
+                    ui.button("CSV", icon="download", on_click=lambda: self._download("csv")),
+                    ui.button("Parquet", icon="download", on_click=lambda: self._download("parquet")),
+                ]
+                for button in self._downloads:
+                    button.props("flat dense").classes("quiet").set_visibility(False)
             self._notices = ui.element("div")
             self._answer_box = ui.element("div").style("display: contents")
             self._hint = ui.label("Run a statement to see its answer here.").classes("empty")
         self._answer: AnswerView | None = None
-        self._dialog = SaveQueryDialog()
+        self._dialog = SaveQueryDialog(self.editor)
 
     async def _run(self) -> None:
         await self._execute(self.editor.text)
@@ -114,9 +115,8 @@ class _View:
                 ui.label(notice).classes("note")
         self._hint.set_visibility(not told)
         self._hint.set_text(f"Done: {result.done}" if result.done else "")
-        self._csv.set_visibility(told)
-        self._parquet.set_visibility(told)
-        self._answer_box.set_visibility(told)
+        for element in (*self._downloads, self._answer_box):
+            element.set_visibility(told)
         if told:
             if self._answer is None:
                 with self._answer_box:
@@ -130,16 +130,17 @@ class _View:
         ui.download(await console().asking.run(encode, self._result), f"answer.{kind}")
 
     async def _keep(self) -> None:
-        self.editor.clear()
-        name = await self._dialog.ask(self.editor.text.strip().rstrip(";"), self.editor.complain)
+        name = await self._dialog.ask()
         if name is not None:
             go_to("queries", name)
 
 
 class SaveQueryDialog:
-    """Asks for a name; the SELECT itself was typed before."""
+    """Asks for a name; the SELECT itself was typed before, in the editor."""
 
-    def __init__(self) -> None:
+    def __init__(self, editor: SqlEditor) -> None:
+        self._editor = editor
+        self._sql = ""
         with ui.dialog() as self._dialog, ui.card():
             ui.html("<h2>Keep as a standing query</h2>", sanitize=False)
             self._text = ui.element("div")
@@ -150,16 +151,15 @@ class SaveQueryDialog:
                 ui.button("Cancel", on_click=self._dialog.close).props("flat").classes("quiet")
                 ui.button("Keep", icon="push_pin", on_click=self._save).props("unelevated").classes("main-action")
             self._name.on("keydown.enter", self._save)
-        self._sql = ""
-        self._complain: Callable[[PenstockError], None] = lambda _: None
 
-    async def ask(self, sql: str, complain: Callable[[PenstockError], None]) -> str | None:
-        """The name under which the query is saved now; None where the user cancelled. Mistakes in the text go to `complain`."""
-        self._sql, self._complain = sql, complain
+    async def ask(self) -> str | None:
+        """The name under which the query is saved now; None where the user cancelled. The editor marks mistakes in its text."""
+        self._editor.clear()
+        self._sql = self._editor.text.strip().rstrip(";")
         self._wrong.set_visibility(False)
         self._text.clear()
         with self._text:
-            code(sql, wrap=True)
+            code(self._sql, wrap=True)
         kept: str | None = await self._dialog
         return kept
 
@@ -173,7 +173,7 @@ class SaveQueryDialog:
         except PenstockError as problem:
             if problem.line is not None:
                 problem.message = problem.message.partition("): ")[2] or problem.message
-                self._complain(problem)
+                self._editor.complain(problem)
                 self._dialog.close()
                 return
             self._wrong.set_text(problem.message + (f" Hint: {problem.hint}" if problem.hint else ""))

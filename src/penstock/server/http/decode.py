@@ -248,21 +248,10 @@ def _whole_table(batches: Iterable[pa.RecordBatch], schema: pa.Schema, room: Bod
     return pa.Table.from_batches(found, schema)
 
 
-# Types of most columns. Their values never share their bytes.
-_OWN_BYTES = frozenset(
-    type_.id
-    for type_ in (
-        *(pa.null(), pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32()),
-        *(pa.uint64(), pa.float16(), pa.float32(), pa.float64(), pa.string(), pa.large_string(), pa.binary()),
-        *(pa.large_binary(), pa.timestamp("us"), pa.date32(), pa.date64(), pa.decimal128(1)),
-    )
-)
-
-
 def _refuse_shared(schema: pa.Schema) -> None:
     """Refuse types with values that may share their bytes, except where `_values_size` knows what they take apart."""
     for field in schema:
-        if field.type.id in _OWN_BYTES or _is_view(field.type):
+        if _is_view(field.type):
             continue
         inside = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
         if any(word in str(inside) for word in ("dictionary", "run_end_encoded", "_view", "extension")):
@@ -276,18 +265,13 @@ def _is_view(type_: pa.DataType) -> bool:
 def _values_size(table: pa.Table) -> int:
     """Bytes of values that share theirs with others, once each has its own."""
     size = 0
-    for column in table.columns:
-        if column.type.id in _OWN_BYTES:
-            continue
-        for chunk in column.chunks:
-            if pa.types.is_dictionary(chunk.type):
-                size += _dictionary_size(chunk)
-            elif _is_view(chunk.type):
-                views = chunk.buffers()[1]
-                if views is not None:
-                    # A view is 16 bytes, of which the first four are its length.
-                    lengths = np.frombuffer(views, np.int32)[chunk.offset * 4 : (chunk.offset + len(chunk)) * 4 : 4]
-                    size += int(np.maximum(lengths, 0).sum(dtype=np.int64))
+    for chunk in (chunk for column in table.columns for chunk in column.chunks):
+        if pa.types.is_dictionary(chunk.type):
+            size += _dictionary_size(chunk)
+        elif _is_view(chunk.type) and (views := chunk.buffers()[1]) is not None:
+            # A view is 16 bytes, of which the first four are its length.
+            lengths = np.frombuffer(views, np.int32)[chunk.offset * 4 : (chunk.offset + len(chunk)) * 4 : 4]
+            size += int(np.maximum(lengths, 0).sum(dtype=np.int64))
     return size
 
 

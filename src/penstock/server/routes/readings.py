@@ -120,9 +120,6 @@ def count_receipt(context: Context, table: str, way: str, receipt: IngestReceipt
             counts.refuse(condition, messages[condition], count)
 
 
-_PARQUET_BEGINS = b"PAR1"
-
-
 @router.websocket("/{table}/readings")
 @needs("write")
 async def take_readings(websocket: WebSocket, table: str) -> None:
@@ -203,7 +200,7 @@ async def _push(context: Context, table: str, packed: Body | None, text: Body | 
 def _decode(packed: Body | None, text: Body | str, room: decode.BodyLimits) -> tuple[str | None, decode.Readings]:
     if packed:
         return None, decode.decode_readings(
-            packed, decode.PARQUET if packed.startswith(_PARQUET_BEGINS) else decode.ARROW, room
+            packed, decode.PARQUET if packed.startswith(b"PAR1") else decode.ARROW, room
         )
     found = decode.parse_json(text, room)
     if not isinstance(found, dict) or "readings" not in found:
