@@ -7,7 +7,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -16,7 +16,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColum
 
 from penstock.cli.command import AskedFormat, Token, Url, choose_format, connected, print_rows, progress, reported
 from penstock.disk_sync import sync_folder
-from penstock.errors import PenstockError, error
+from penstock.errors import error
 from penstock.manifest import FileSum, Took, copy_file, difference, list_files, no_progress, read_manifest
 
 _LOOK_S = 0.5
@@ -86,7 +86,8 @@ def copy_backup(source: Path, data: Path, accept_damage: bool = False, took: Too
         aside.parent.mkdir(parents=True, exist_ok=True)
         problems = _copy_files(source, aside, took)
         if problems and not accept_damage:
-            raise _damaged(source, problems)
+            hint = "restore another one; with --accept-damage you get what is left of this one"
+            raise error("damaged_backup", folder=str(source), detail="; ".join(_first(problems)), hint=hint)
         aside.chmod(0o700)
         if data.exists():
             data.rmdir()
@@ -104,11 +105,10 @@ def _copy_files(source: Path, target: Path, took: Took) -> list[str]:
     wanted: dict[str, FileSum] | None = None
     problems: list[str] = []
     try:
-        wanted = read_manifest(source)
-    except FileNotFoundError:
-        problems = []  # written by a version that made none
+        with suppress(FileNotFoundError):  # written by a version that made none
+            wanted = read_manifest(source)
     except ValueError as problem:
-        problems = [str(problem)]
+        problems.append(str(problem))
     names = list(list_files(source))
     target.mkdir(mode=0o700)
     for name in names:
@@ -127,18 +127,15 @@ def _copy_files(source: Path, target: Path, took: Took) -> list[str]:
     return problems
 
 
-def _damaged(source: Path, problems: list[str]) -> PenstockError:
-    more = f"; and {len(problems) - _PROBLEMS_SHOWN} more" if len(problems) > _PROBLEMS_SHOWN else ""
-    detail = "; ".join(problems[:_PROBLEMS_SHOWN]) + more
-    hint = "restore another one; with --accept-damage you get what is left of this one"
-    return error("damaged_backup", folder=str(source), detail=detail, hint=hint)
+def _first(problems: list[str]) -> list[str]:
+    """The first of them, and how many more there are."""
+    more = len(problems) - _PROBLEMS_SHOWN
+    return problems[:_PROBLEMS_SHOWN] + ([f"and {more} more"] if more > 0 else [])
 
 
 def _list(problems: list[str]) -> None:
-    for problem in problems[:_PROBLEMS_SHOWN]:
-        typer.echo(f"  {problem}", err=True)
-    if len(problems) > _PROBLEMS_SHOWN:
-        typer.echo(f"  and {len(problems) - _PROBLEMS_SHOWN} more", err=True)
+    for line in _first(problems):
+        typer.echo(f"  {line}", err=True)
 
 
 @contextmanager

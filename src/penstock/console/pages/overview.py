@@ -123,7 +123,7 @@ def _alarm_rows(alarm: Alarm, now_us: int) -> list[dict[str, Any]]:
         {
             "id": f"{alarm.query} {place}",
             "what": f"{alarm.query}: " + ", ".join(_said(n, v) for n, v in row.items() if n != "ts"),
-            "when": age(_micros(row.get("ts")), now_us),
+            "when": age(int(row["ts"].timestamp() * SECOND) if row.get("ts") is not None else None, now_us),
         }
         for place, row in enumerate(newest.values())
     ]
@@ -131,10 +131,6 @@ def _alarm_rows(alarm: Alarm, now_us: int) -> list[dict[str, Any]]:
 
 def _said(name: str, value: Any) -> str:
     return value if isinstance(value, str) else f"{name} {number(value) if isinstance(value, float) else cell(value)}"
-
-
-def _micros(moment: Any) -> int | None:
-    return int(moment.timestamp() * SECOND) if moment is not None else None
 
 
 def rate_line(cycles: list[dict[str, Any]], now_us: int) -> list[tuple[float, float | None]]:

@@ -18,7 +18,7 @@ from penstock.console.formats import clock_time, cycles, number, size
 from penstock.console.page import attempt, console, frame, go_to, path_to, refresh_every
 from penstock.console.server_status import look_at
 from penstock.console.widgets.answer_view import POINTS_MAX, AnswerView
-from penstock.console.widgets.data_table import column, counted, listing, said, set_rows
+from penstock.console.widgets.data_table import column, counted, find_box, listing, said, set_rows
 from penstock.console.widgets.parts import Tile, card, code, empty, facts_html, sure_to_drop
 from penstock.console.widgets.plan_drawing import draw
 from penstock.database.database import Database
@@ -55,8 +55,7 @@ async def show_all(request: Request) -> None:
         with card("Standing queries") as bar:
             with bar:
                 told = ui.label("").classes("muted small")
-                search = ui.input(placeholder="Find").props('dense outlined clearable aria-label="Find"')
-                search.classes("fit-content")
+                search = find_box()
             found = listing(_COLUMNS, "name", opens=lambda name: go_to("queries", name))
             nothing = empty("No standing query yet. Ask something and keep it.")
 

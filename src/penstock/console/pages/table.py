@@ -16,7 +16,7 @@ from penstock.console.formats import NOTHING, age, cell, number
 from penstock.console.page import attempt, console, frame, go_to, href, notify, path_to, refresh_every
 from penstock.console.server_status import SENSORS_MAX, SensorFacts, ServerStatus, TableFacts, place_columns
 from penstock.console.widgets.charts import redraw, timeline
-from penstock.console.widgets.data_table import column, counted, listing, said, set_rows, spark_points
+from penstock.console.widgets.data_table import column, counted, find_box, listing, said, set_rows, spark_points
 from penstock.console.widgets.parts import Tile, card, empty, facts_html, sure_to_drop
 from penstock.errors import PenstockError
 from penstock.server.http.decode import ARROW, CSV, JSON, NDJSON, PARQUET
@@ -59,8 +59,7 @@ class _View:
             self._late = Tile("Late")
         with card("Sensors") as bar:
             with bar:
-                search = ui.input(placeholder="Find").props('dense outlined clearable aria-label="Find"')
-                search.classes("fit-content")
+                search = find_box()
             self._list = listing(self._columns(), "name", opens=self.open).classes("dots")
             search.bind_value_to(self._list, "filter")
             self._none = empty("No sensors yet. Add one, or let the table discover them: WITH (discover = true).")
@@ -133,17 +132,14 @@ class _View:
         """The sensors with the highest values now: those one looks for."""
         lines = sorted((s for s in found.sensors if s.trail), key=lambda s: -s.trail[-1][1])[:8]
         self._chart_card.set_visibility(bool(lines))
-        series = [(_called(s), [(at * 1000.0, v) for at, v in s.trail]) for s in lines]
+        names = [f"{s.name} {s.label}" if s.label else s.name for s in lines]
+        series = [(n, [(at * 1000.0, v) for at, v in s.trail]) for n, s in zip(names, lines, strict=True)]
         redraw(self._chart, timeline(series, found.shown_field or ""))
 
     async def _ask_drop(self) -> None:
         gone = "Its sensors, its readings and the standing queries that read it are gone for good."
         if await sure_to_drop("table", gone) and await attempt(f"DROP TABLE {quoted(self._name)} CASCADE") is not None:
             go_to("sensors")
-
-
-def _called(sensor: SensorFacts) -> str:
-    return f"{sensor.name} {sensor.label}" if sensor.label else sensor.name
 
 
 def _row(sensor: SensorFacts, table: TableFacts, now_us: int) -> dict[str, Any]:

@@ -84,6 +84,11 @@ def listing(
     return found
 
 
+def find_box() -> ui.input:
+    box = ui.input(placeholder="Find").props('dense outlined clearable aria-label="Find"')
+    return box.classes("fit-content")
+
+
 def set_rows(table: ui.table, rows: list[dict[str, Any]]) -> None:
     """New rows; the line with pages is only there where there is more than one."""
     table.rows = rows

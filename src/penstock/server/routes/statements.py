@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from fastapi import APIRouter
 from starlette.requests import Request
@@ -58,7 +58,8 @@ async def run_sql(request: Request) -> Response:
 async def list_statements(request: Request) -> Response:
     context = context_of(request)
     found = await context.workers.system.run(context.database.running_statements)
-    return json_response({"statements": [_report(facts) for facts in found]})
+    reports = [{**facts, "started": format_timestamp(facts["started"])} for facts in found]
+    return json_response({"statements": reports})
 
 
 @router.delete("/statements/{id}", summary="Cancel", responses={204: {"description": "it ends"}})
@@ -68,10 +69,6 @@ async def cancel_statement(id: str, request: Request) -> Response:
     context = context_of(request)
     await context.workers.system.run(context.database.cancel_statement, id)
     return Response(status_code=204)
-
-
-def _report(facts: dict[str, Any]) -> dict[str, Any]:
-    return {**facts, "started": format_timestamp(facts["started"])}
 
 
 async def run_statement(
