@@ -25,7 +25,7 @@ from starlette.responses import Response
 from penstock import __version__
 from penstock.errors import PenstockError
 from penstock.logs import check_logging, set_up_logging
-from penstock.server.http.access import USER_HEADER, AccessGuard, Sessions, listed_origins, rates_of
+from penstock.server.http.access import BURST_S, USER_HEADER, AccessGuard, RateLimits, Sessions, listed_origins
 from penstock.server.http.body_limits import ByteBudget
 from penstock.server.http.connections import HttpConnection, SocketConnection
 from penstock.server.http.context import Context, Lifecycle, require_role
@@ -87,7 +87,7 @@ def create_app(database: Database, settings: Settings, lifecycle: Lifecycle | No
         lifecycle=lifecycle or Lifecycle(),
         counters=RequestCounters(),
         sessions=Sessions(database.users, settings),
-        rates=rates_of(settings),
+        rates=RateLimits(settings.requests_per_s, settings.requests_per_s * BURST_S),
     )
     for router in ROUTERS:
         app.include_router(router)

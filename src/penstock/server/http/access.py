@@ -43,7 +43,7 @@ GOING_AWAY, POLICY_VIOLATION = 1001, 1008
 # InfluxDB's clients, Telegraf among them, write Token where others write Bearer.
 _SCHEMES = frozenset({"bearer", "token"})
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
-_BURST_S = 2.0
+BURST_S = 2.0
 
 
 class AccessGuard:
@@ -114,11 +114,6 @@ class AccessGuard:
         return caller
 
 
-def rates_of(settings: Settings) -> RateLimits:
-    """How often each client may ask."""
-    return RateLimits(settings.requests_per_s, settings.requests_per_s * _BURST_S)
-
-
 def client_name(caller: Caller) -> str:
     """The name under which requests are counted together: of one user or token, or of one address."""
     return caller.credential or f"address {caller.address}"
@@ -179,6 +174,7 @@ _FORWARDING = frozenset(
     "forwarded via x-real-ip x-client-ip x-cluster-client-ip x-originating-ip x-original-forwarded-for x-original-host "
     "x-envoy-external-address true-client-ip cf-connecting-ip fastly-client-ip".split()
 )
+_ADD_USER = "on the server's machine: penstock user add NAME --role admin"
 _FOREIGN_SITES = frozenset({"cross-site", "same-site"})
 
 
@@ -199,13 +195,11 @@ def check_local(settings: Settings, origins: frozenset[str], headers: Headers, m
     """Refuse what is not a program on this machine, or a page of this server or of the origins that are named."""
     if not is_loopback(settings.host):
         # The last user of a server that other machines can reach was dropped. It does not open by that.
-        hint = "on the server's machine: penstock user add NAME --role admin"
-        raise error("unauthorized", detail="this server has no users any more", hint=hint)
+        raise error("unauthorized", detail="this server has no users any more", hint=_ADD_USER)
     if not is_local_client(headers, peer):
         name = forwarding_header(headers)
         what = f'requests with the header "{name}" come through a proxy' if name else f"{peer} is another machine"
-        hint = "on the server's machine: penstock user add NAME --role admin"
-        raise error("unauthorized", detail=f"{what}, and this server has no users", hint=hint)
+        raise error("unauthorized", detail=f"{what}, and this server has no users", hint=_ADD_USER)
     host = host_name(headers.get("host", ""))
     if not is_loopback(host):
         raise error("unauthorized", detail=f'this server does not answer for the host "{host}"')

@@ -36,9 +36,8 @@ def media_type_of(request: Request) -> str:
     """The content type without parameters; bodies in another encoding are refused."""
     encoding = request.headers.get("content-encoding", "identity").lower()
     if encoding != "identity":
-        raise error(
-            "unsupported_media_type", media_type=f"{encoding}-encoded", hint="send the body without Content-Encoding"
-        )
+        hint = "send the body without Content-Encoding"
+        raise error("unsupported_media_type", media_type=f"{encoding}-encoded", hint=hint)
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 

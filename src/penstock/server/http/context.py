@@ -34,9 +34,8 @@ class Lifecycle:
 
     def require_ready(self) -> None:
         if not self.ready:
-            raise error(
-                "not_ready", detail=f"the server is not ready: {self.reason}", hint="try again in a few seconds"
-            )
+            detail = f"the server is not ready: {self.reason}"
+            raise error("not_ready", detail=detail, hint="try again in a few seconds")
 
 
 @dataclass(frozen=True, slots=True)

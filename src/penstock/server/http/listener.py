@@ -61,11 +61,9 @@ def proxies_of(settings: Settings) -> list[str]:
 def check_exposure(settings: Settings) -> None:
     """Refuse, before anything starts, to listen on an address that others reach while callers need not sign in."""
     if not is_loopback(settings.host) and not Users(Path(settings.data), settings.token).required:
-        raise error(
-            "token_required",
-            detail=f"listening on {settings.host} lets other machines in, and there is neither a token nor a user",
-            hint="penstock user add NAME --role admin, or set PENSTOCK_TOKEN, or listen on 127.0.0.1",
-        )
+        detail = f"listening on {settings.host} lets other machines in, and there is neither a token nor a user"
+        hint = "penstock user add NAME --role admin, or set PENSTOCK_TOKEN, or listen on 127.0.0.1"
+        raise error("token_required", detail=detail, hint=hint)
 
 
 def check_tls(settings: Settings) -> None:

@@ -11,7 +11,7 @@ from penstock.server.http.body import read_model
 from penstock.server.http.context import context_of, user_of
 from penstock.server.http.encode import choose_format, encode_result, json_response
 from penstock.server.models import ANSWER, ERRORS, NewQueries, QueryChange, Registrations, json_body
-from penstock.server.routes.statements import run_definition, run_statement
+from penstock.server.routes.statements import in_turn, run_statement
 
 router = APIRouter(prefix="/v1/queries", tags=["queries"], responses=ERRORS)
 
@@ -50,8 +50,8 @@ async def register_queries(request: Request) -> Response:
     for query in wanted:
         if query.get("strategy") == "auto":
             del query["strategy"]
-    register = context.database.register
-    done = await run_definition(request, context, lambda: register(wanted, asked.on_error, user_of(request)))
+    register, pool = context.database.register, context.workers.catalog
+    done = await in_turn(request, context, pool, lambda: register(wanted, asked.on_error, user_of(request)))
     return json_response({"queries": done}, 201)
 
 
@@ -77,7 +77,7 @@ async def change_query(name: str, request: Request) -> Response:
             context.database.execute(statement)
         return json_response(context.database.query(name))
 
-    return await run_definition(request, context, work)
+    return await in_turn(request, context, context.workers.catalog, work)
 
 
 def change_statements(name: str, change: QueryChange) -> list[str]:

@@ -18,6 +18,7 @@ from penstock.clock import format_timestamp
 from penstock.server.http.body import read_model
 from penstock.server.http.context import Context, caller_of, context_of, needs, until_gone, user_of
 from penstock.server.http.encode import choose_format, encode_result, json_response
+from penstock.server.http.thread_pools import Pool
 from penstock.server.models import ANSWER, ERRORS, SqlRequest, StatementReports, json_body
 
 T = TypeVar("T")
@@ -77,7 +78,7 @@ async def run_statement(
     """Do the work in a thread; a client that leaves cancels it."""
     cancellation = Cancellation(timeout_s)
     with cancelled_by(cancellation):
-        working = asyncio.ensure_future(_in_turn(request, context, work))
+        working = asyncio.ensure_future(in_turn(request, context, context.workers.statement, work))
     leaving = asyncio.ensure_future(until_gone(request.receive))
     try:
         await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
@@ -91,13 +92,8 @@ async def run_statement(
         leaving.cancel()
 
 
-async def run_definition(request: Request, context: Context, work: Callable[[], T]) -> T:
-    """Do the work of a body that defines something in a thread; what its user has waiting takes bounded memory."""
-    async with context.workers.shares.share(caller_of(request), request.state.model_bytes):
-        return await context.workers.catalog.run(work)
-
-
-async def _in_turn(request: Request, context: Context, work: Callable[[], Response]) -> Response:
+async def in_turn(request: Request, context: Context, pool: Pool, work: Callable[[], T]) -> T:
+    """Do the work of a body in a thread of a pool; what its user has waiting takes bounded memory."""
     size = getattr(request.state, "model_bytes", 0)
     async with context.workers.shares.share(caller_of(request), size):
-        return await context.workers.statement.run(work)
+        return await pool.run(work)
