@@ -14,7 +14,7 @@ from typing import Any
 
 from penstock.console import open_console
 from penstock.database.database import Database
-from penstock.server.run import OpenPages, run
+from penstock.server.app import OpenPages, run
 from penstock.settings import Settings
 from tests.support.local_engine import LocalEngine
 

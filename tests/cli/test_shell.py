@@ -15,7 +15,7 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
-from penstock.cli.output import Format
+from penstock.cli.command import Format
 from penstock.cli.shell import Names, Shell, history_file
 from penstock.client import Connection
 from tests.server.fake import FakeDatabase

@@ -11,10 +11,9 @@ import pytest
 
 from penstock.answers.latest_readings import Latest
 from penstock.clock import SECOND
-from penstock.console.sensor_facts import state_of, table_facts
-from penstock.console.status_cache import look_at
+from penstock.console.server_status import look_at, state_of, table_facts
+from penstock.console.widgets.answer_view import Axes, chart_of, guess
 from penstock.console.widgets.plan_drawing import draw
-from penstock.console.widgets.result_chart import Axes, chart_of, guess
 from penstock.database.footprint import Processes, log_sizes
 from penstock.database.plan_graph import plan_graph
 from penstock.database.query_changes import changes_of_query

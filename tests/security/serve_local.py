@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from penstock.database.database import Database
-from penstock.server.run import run
+from penstock.server.app import run
 from penstock.settings import Settings
 from tests.support.local_engine import LocalEngine
 

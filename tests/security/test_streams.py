@@ -10,8 +10,8 @@ import pytest
 
 from penstock.clock import SECOND, ManualClock
 from penstock.security.caller import Caller, acting_as
+from penstock.server.http.access import Sessions
 from penstock.server.http.context import Context
-from penstock.server.http.sessions import Sessions
 from penstock.server.routes.events import stream_events
 from penstock.settings import Settings
 from tests.security.conftest import World

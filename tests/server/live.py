@@ -8,10 +8,9 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from penstock.server.app import create_app
+from penstock.server.app import Server, configured, create_app, url_of
 from penstock.server.http.context import Lifecycle
 from penstock.server.http.listener import bind
-from penstock.server.run import Server, configured, url_of
 from penstock.settings import Settings
 from tests.server.fake import FakeDatabase
 

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from penstock.errors import error
-from penstock.server import run as server_run
+from penstock.server import app as server_run
 from penstock.settings import Settings
 from tests.server.fake import FakeDatabase
 

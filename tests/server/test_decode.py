@@ -11,8 +11,8 @@ import pytest
 
 from penstock.errors import PenstockError
 from penstock.server.http import decode
-from penstock.server.http.arrow_messages import _Table
 from penstock.server.http.decode import ARROW, CSV, JSON, NDJSON, PARQUET, BodyLimits, NeedsRoom, decode_readings
+from penstock.server.http.unpacked_size import _Table
 from penstock.settings import Settings
 from tests.security.bombs import arrow_stream, parquet_file
 from tests.server.asgi import Http

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock.errors import PenstockError
-from penstock.server.http.parquet_pages import measure_parquet
+from penstock.server.http.unpacked_size import measure_parquet
 
 LIMIT = 1 << 30
 ROWS, LONG = 1_000, 20_000

@@ -15,8 +15,8 @@ import httpx
 import pytest
 
 from penstock.errors import PenstockError
+from penstock.server.app import run
 from penstock.server.http.listener import bind
-from penstock.server.run import run
 from penstock.settings import Settings
 
 ROOT = Path(__file__).parents[2]

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from penstock.errors import PenstockError
-from penstock.server.http.budget import ByteBudget
+from penstock.server.http.body_limits import ByteBudget
 from penstock.server.http.thread_pools import Pool
 
 

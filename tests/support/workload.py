@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from penstock.client.connection import Connection
-from penstock.client.push import Receipt
+from penstock.client.streams import Receipt
 from penstock.errors import PenstockError
 from penstock.streams.log.segments import list_segments
 from tests.support.brute_force import History, JoinQuestion, LastRows, Question, Row, defined_at, expected

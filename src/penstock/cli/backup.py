@@ -1,21 +1,22 @@
-"""`penstock backup` and `penstock restore`: a copy of the data folder, and a data folder from a copy."""
+"""`penstock backup`, `penstock restore` and `penstock check`: a copy of the data folder, a data folder from a copy, and what is damaged."""
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from penstock.cli.server_address import Token, Url, connected, progress, reported
+from penstock.cli.command import AskedFormat, Token, Url, choose_format, connected, print_rows, progress, reported
 from penstock.disk_sync import sync_folder
-from penstock.errors import PenstockError, error
+from penstock.errors import error
 from penstock.manifest import FileSum, Took, copy_file, difference, list_files, no_progress, read_manifest
 
 _LOOK_S = 0.5
@@ -85,7 +86,8 @@ def copy_backup(source: Path, data: Path, accept_damage: bool = False, took: Too
         aside.parent.mkdir(parents=True, exist_ok=True)
         problems = _copy_files(source, aside, took)
         if problems and not accept_damage:
-            raise _damaged(source, problems)
+            hint = "restore another one; with --accept-damage you get what is left of this one"
+            raise error("damaged_backup", folder=str(source), detail="; ".join(_first(problems)), hint=hint)
         aside.chmod(0o700)
         if data.exists():
             data.rmdir()
@@ -103,11 +105,10 @@ def _copy_files(source: Path, target: Path, took: Took) -> list[str]:
     wanted: dict[str, FileSum] | None = None
     problems: list[str] = []
     try:
-        wanted = read_manifest(source)
-    except FileNotFoundError:
-        problems = []  # written by a version that made none
+        with suppress(FileNotFoundError):  # written by a version that made none
+            wanted = read_manifest(source)
     except ValueError as problem:
-        problems = [str(problem)]
+        problems.append(str(problem))
     names = list(list_files(source))
     target.mkdir(mode=0o700)
     for name in names:
@@ -126,18 +127,15 @@ def _copy_files(source: Path, target: Path, took: Took) -> list[str]:
     return problems
 
 
-def _damaged(source: Path, problems: list[str]) -> PenstockError:
-    more = f"; and {len(problems) - _PROBLEMS_SHOWN} more" if len(problems) > _PROBLEMS_SHOWN else ""
-    detail = "; ".join(problems[:_PROBLEMS_SHOWN]) + more
-    hint = "restore another one; with --accept-damage you get what is left of this one"
-    return error("damaged_backup", folder=str(source), detail=detail, hint=hint)
+def _first(problems: list[str]) -> list[str]:
+    """The first of them, and how many more there are."""
+    more = len(problems) - _PROBLEMS_SHOWN
+    return problems[:_PROBLEMS_SHOWN] + ([f"and {more} more"] if more > 0 else [])
 
 
 def _list(problems: list[str]) -> None:
-    for problem in problems[:_PROBLEMS_SHOWN]:
-        typer.echo(f"  {problem}", err=True)
-    if len(problems) > _PROBLEMS_SHOWN:
-        typer.echo(f"  and {len(problems) - _PROBLEMS_SHOWN} more", err=True)
+    for line in _first(problems):
+        typer.echo(f"  {line}", err=True)
 
 
 @contextmanager
@@ -145,3 +143,48 @@ def _bar(text: str) -> Iterator[tuple[Progress, TaskID]]:
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
     with Progress(*columns, console=progress) as bar:
         yield bar, bar.add_task(text, total=None)
+
+
+def check(
+    folder: Annotated[Path, typer.Argument(help="A data folder that no server uses, or a backup.")],
+    format: AskedFormat = None,
+) -> None:
+    """Read every file of a data folder or backup and compare its checksums; status 1 where one is damaged."""
+    from penstock.database.verification import files_of, verify_folder
+
+    with reported():
+        if not (folder / "folder_id").is_file() and not (folder / "format_version").is_file():
+            raise error("invalid_parameter", detail=f"{folder} is neither a data folder nor a backup")
+        with _unused(folder):
+            files = list(files_of(folder))
+            total = sum(path.stat().st_size for path, _ in files)
+            columns = (BarColumn(), DownloadColumn(), TimeRemainingColumn())
+            with Progress(*columns, console=progress, transient=True) as bar:
+                task = bar.add_task("check", total=total)
+                problems = verify_folder(folder, lambda size: bar.advance(task, size))
+        if problems:
+            rows = [(problem.file, problem.kind, problem.detail) for problem in problems]
+            print_rows(["file", "kind", "detail"], rows, choose_format(format))
+    many = "no file is" if not problems else "one file is" if len(problems) == 1 else f"{len(problems)} files are"
+    typer.echo(f"{len(files)} files, {total} bytes: {many} damaged", err=True)
+    if problems:
+        raise typer.Exit(1)
+
+
+@contextmanager
+def _unused(folder: Path) -> Iterator[None]:
+    """Refuse a folder that a server uses: its files change while they are read."""
+    if not (folder / "lock").exists():
+        yield
+        return
+    handle = os.open(folder / "lock", os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            pid = os.read(handle, 32).decode(errors="replace").strip() or "unknown"
+            hint = "the server checks its files itself: SELECT * FROM penstock.damage"
+            raise error("folder_in_use", pid=pid, folder=str(folder), hint=hint) from None
+        yield
+    finally:
+        os.close(handle)

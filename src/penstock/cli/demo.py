@@ -34,6 +34,8 @@ REFRESH_S = 0.5
 PLAIN_EVERY_S = 2.0
 FIGURES_EVERY_S = 1.5
 FIRST_READINGS_WITHIN_S = 90.0
+READY_WITHIN_S = 120.0
+STOP_WITHIN_S = 30.0
 
 
 def demo(
@@ -51,8 +53,8 @@ def demo(
     screen = Console()
     plain = plain or not screen.is_terminal
     try:
-        with _data_folder(data) as folder:
-            _run(folder, free_port(port), seconds, plain, screen, progress)
+        with tempfile.TemporaryDirectory(prefix="penstock-demo-", ignore_cleanup_errors=True) as unkept:
+            _run(data or Path(unkept) / "data", free_port(port), seconds, plain, screen, progress)
     except KeyboardInterrupt:
         pass
     except PenstockError as problem:
@@ -185,23 +187,9 @@ def _ticks(every_s: float, seconds: float | None) -> Iterator[None]:
     while True:
         tick = time.monotonic()
         yield
-        over = seconds is not None and time.monotonic() - began >= seconds
-        if over:
+        if seconds is not None and time.monotonic() - began >= seconds:
             return
         time.sleep(max(0.0, tick + every_s - time.monotonic()))
-
-
-@contextmanager
-def _data_folder(kept: Path | None) -> Iterator[Path]:
-    if kept is not None:
-        yield kept
-        return
-    with tempfile.TemporaryDirectory(prefix="penstock-demo-", ignore_cleanup_errors=True) as folder:
-        yield Path(folder) / "data"
-
-
-READY_WITHIN_S = 120.0
-STOP_WITHIN_S = 30.0
 
 
 @contextmanager

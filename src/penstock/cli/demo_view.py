@@ -110,50 +110,35 @@ class DemoScreen:
         columns = 62 if wide else min(self.width - 4, 76)
         help_text = self.help(wide and self.height >= 22)
         rows = max(6, min(21, self.height - 3 - help_text.plain.count("\n") - (1 if wide else 2)))
-        plant = Panel(
-            draw_map(moment.latest, columns, rows),
-            title="the plant, ppm of gas",
-            subtitle="east >",
-            border_style="dim",
-            width=columns + 4,
-        )
+        drawn, title = draw_map(moment.latest, columns, rows), "the plant, ppm of gas"
+        plant = Panel(drawn, title=title, subtitle="east >", border_style="dim", width=columns + 4)
         if not wide:
             return Group(plant, Text(plain_line(moment), no_wrap=True, overflow="ellipsis"), help_text)
-        beside = Table.grid(padding=(0, 1))
-        beside.add_row(plant, self._beside(moment, rows + 2))
-        return Group(beside, help_text)
-
-    def _beside(self, moment: DemoStatus, height: int) -> Group:
-        tracks = 6 if height >= 18 else 0
-        panels: list[RenderableType] = [self.alarm_panel(moment, height - tracks - 6)]
+        tracks = 6 if rows >= 16 else 0
+        panels = [self.alarm_panel(moment, rows - tracks - 4), self.figures(moment)]
         if tracks:
-            panels.append(self.track_panel(moment, tracks))
-        return Group(*panels, self.figures(moment))
+            panels.insert(1, self.track_panel(moment, tracks))
+        beside = Table.grid(padding=(0, 1))
+        beside.add_row(plant, Group(*panels))
+        return Group(beside, help_text)
 
     def alarm_panel(self, moment: DemoStatus, height: int) -> Panel:
         table = Table(box=None, expand=True, padding=(0, 1, 0, 0))
-        for name in ("place", "probe"):
-            table.add_column(name)
-        for name in ("now", "peak"):
-            table.add_column(name, justify="right")
+        table.add_column("place")
+        table.add_column("probe")
+        table.add_column("now", justify="right")
+        table.add_column("peak", justify="right")
         found = alarms_by_probe(moment)
         shown = max(1, height - 4)
         for alarm in found[:shown]:
             style = "bold red" if alarm.now_ppm > ALARM_PPM else "yellow"
-            table.add_row(
-                alarm.location, str(alarm.probe_id), f"{alarm.now_ppm:.0f}", f"{alarm.peak_ppm:.0f}", style=style
-            )
+            now, peak = f"{alarm.now_ppm:.0f}", f"{alarm.peak_ppm:.0f}"
+            table.add_row(alarm.location, str(alarm.probe_id), now, peak, style=style)
         if len(found) > shown:
             table.add_row(f"and {len(found) - shown} more", style="dim")
         if not found:
             table.add_row("all quiet", style="green")
-        return Panel(
-            table,
-            title=f"above {ALARM_PPM} ppm in the last minute",
-            border_style="dim",
-            width=46,
-            height=max(5, height),
-        )
+        return _panel(table, f"above {ALARM_PPM} ppm in the last minute", max(5, height))
 
     def track_panel(self, moment: DemoStatus, height: int) -> Panel:
         text = Text(no_wrap=True, overflow="ellipsis")
@@ -161,7 +146,7 @@ class DemoScreen:
             text.append(f"{track}, {track.place}\n")
         if not moment.tracks:
             text.append("nowhere yet: a way over three probes\ntakes the plume 20 seconds or more", "dim")
-        return Panel(text, title="the plume passed", border_style="dim", width=46, height=height)
+        return _panel(text, "the plume passed", height)
 
     def figures(self, moment: DemoStatus) -> Panel:
         silent = silent_probes(moment)
@@ -171,7 +156,7 @@ class DemoScreen:
         grid.add_row("readings", _figure(moment.readings_per_s, "/s"))
         grid.add_row("cycle", f"{'-' if moment.cycle is None else moment.cycle}, {_figure(moment.cycle_ms, ' ms')}")
         grid.add_row("alarm rows", f"{moment.pushed} pushed, {_figure(moment.push_delay_ms, ' ms later')}")
-        return Panel(grid, title="the server", border_style="dim", width=46)
+        return _panel(grid, "the server")
 
     def help(self, full: bool) -> Text:
         text = Text(no_wrap=True, overflow="ellipsis")
@@ -185,6 +170,10 @@ class DemoScreen:
             text.append(f"  {line}\n", "cyan")
         text.append("Ctrl-C ends the demo and its server.")
         return text
+
+
+def _panel(content: RenderableType, title: str, height: int | None = None) -> Panel:
+    return Panel(content, title=title, border_style="dim", width=46, height=height)
 
 
 def own_questions(command: str, url: str) -> list[str]:

@@ -7,11 +7,9 @@ from typing import Annotated
 import typer
 
 from penstock import __version__
-from penstock.cli.backup import backup, restore
-from penstock.cli.check import check
+from penstock.cli.backup import backup, check, restore
 from penstock.cli.demo import demo
-from penstock.cli.export import export
-from penstock.cli.load import load
+from penstock.cli.files import export, load
 from penstock.cli.serve import serve_command, warm_up
 from penstock.cli.sql import sql
 from penstock.cli.status import status

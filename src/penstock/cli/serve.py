@@ -13,7 +13,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from penstock.cli.server_address import reported
+from penstock.cli.command import reported
 from penstock.logs import check_logging
 from penstock.pipeline.cluster_security import security_settings
 from penstock.server.http.listener import listen
@@ -37,7 +37,7 @@ def serve(config: Path | None = None, **flags: Any) -> None:
     launch_java_early(settings)
     from penstock.console import open_console
     from penstock.pipeline.kernel_cache import compile_kernels
-    from penstock.server.run import run
+    from penstock.server.app import run
 
     _leave(run(settings, listener=listener, prepare=compile_kernels, pages=open_console), before)
 

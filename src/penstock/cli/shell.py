@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.history import FileHistory
 from prompt_toolkit.lexers import PygmentsLexer
 
-from penstock.cli.output import Format, print_answer, show
+from penstock.cli.command import Format, print_answer, show
 from penstock.cli.statement_runner import is_blank, run_script, run_statement, split_statements
 from penstock.cli.status import print_status
 from penstock.client import Answer, Connection
@@ -90,9 +90,10 @@ class Shell:
 
     def _help_out(self, line: str) -> None:
         try:
-            self.format = run_helper(line, self.connection, self.format)
-        except UnknownHelper:
-            typer.echo(f"there is no {line.split()[0]}; these are:\n{HELPERS}", err=True)
+            format = run_helper(line, self.connection, self.format)
+            if format is None:
+                typer.echo(f"there is no {line.split()[0]}; these are:\n{HELPERS}", err=True)
+            self.format = format or self.format
         except PenstockError as problem:
             typer.echo(problem.render(), err=True)
         except KeyboardInterrupt:
@@ -154,22 +155,13 @@ class Names(Completer):
                     yield Completion(keyword.lower() if lower else keyword, -len(word))
 
 
-def _names(tables: Iterable[dict[str, object]], queries: Iterable[dict[str, object]]) -> Iterator[tuple[str, str]]:
+def _names(tables: list[dict[str, Any]], queries: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
     for table in tables:
-        yield str(table["name"]), "table"
-        stream = table.get("stream")
-        columns = _list(table.get("columns"))
-        for column in [*columns, stream] if stream else columns:
-            if isinstance(column, dict):
-                yield str(column["name"]), f"column of {table['name']}"
-    for query in queries:
-        yield str(query["name"]), "query"
-    for name in SYSTEM_TABLES:
-        yield name, "system table"
-
-
-def _list(value: object) -> list[object]:
-    return value if isinstance(value, list) else []
+        yield table["name"], "table"
+        for column in (*table["columns"], *filter(None, [table.get("stream")])):
+            yield column["name"], f"column of {table['name']}"
+    yield from ((query["name"], "query") for query in queries)
+    yield from ((name, "system table") for name in SYSTEM_TABLES)
 
 
 HELPERS = """\
@@ -184,12 +176,8 @@ HELPERS = """\
 Statements end with ; and may span lines. SUBSCRIBE name; prints rows live until Ctrl-C."""
 
 
-class UnknownHelper(Exception):
-    """Not one of HELPERS."""
-
-
-def run_helper(line: str, connection: Connection, format: Format) -> Format:
-    """Run one; the format that holds afterwards."""
+def run_helper(line: str, connection: Connection, format: Format) -> Format | None:
+    """Run one; the format that holds afterwards, or None where it is not one of HELPERS."""
     word, _, rest = line.partition(" ")
     argument = rest.strip().rstrip(";").strip()
     match word:
@@ -206,7 +194,7 @@ def run_helper(line: str, connection: Connection, format: Format) -> Format:
         case "\\status":
             print_status(connection.status())
         case _:
-            raise UnknownHelper(word)
+            return None
     return format
 
 
@@ -219,15 +207,15 @@ def _read(path: Path) -> str:
 
 def _overview(connection: Connection) -> list[dict[str, Any]]:
     tables = [
-        {"name": t["name"], "kind": "sensor table" if t.get("stream") else "table", "definition": _columns(t)}
+        {
+            "name": t["name"],
+            "kind": "sensor table" if t.get("stream") else "table",
+            "definition": ", ".join(column["name"] for column in t["columns"]),
+        }
         for t in connection.tables()
     ]
     queries = [{"name": q["name"], "kind": "query", "definition": q.get("sql")} for q in connection.queries()]
     return tables + queries
-
-
-def _columns(table: dict[str, Any]) -> str:
-    return ", ".join(column["name"] for column in table["columns"])
 
 
 def _describe(connection: Connection, name: str) -> list[dict[str, Any]]:
@@ -254,12 +242,8 @@ def _kind(table: dict[str, Any], column: str) -> str:
 
 def _sensors(connection: Connection, table: str) -> list[dict[str, Any]]:
     """Static values laid beside the live state."""
-    found = []
-    for sensor in connection.sensors(table):
-        values = sensor.pop("values", {})
-        sensor.pop("key", None)
-        found.append({**values, **sensor})
-    return found
+    found = connection.sensors(table)
+    return [{**s["values"], **{n: v for n, v in s.items() if n not in ("key", "values")}} for s in found]
 
 
 def _show(rows: list[dict[str, Any]], format: Format) -> None:

@@ -8,8 +8,7 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli.output import AskedFormat, choose_format
-from penstock.cli.server_address import Token, Url, connected
+from penstock.cli.command import AskedFormat, Token, Url, choose_format, connected
 from penstock.cli.statement_runner import run_script
 from penstock.errors import error
 

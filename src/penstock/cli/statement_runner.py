@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import typer
 
-from penstock.cli.output import Format, LivePrinter, print_answer
+from penstock.cli.command import Format, LivePrinter, print_answer
 from penstock.client import Connection
 from penstock.errors import PenstockError
 
@@ -39,7 +39,7 @@ def split_statements(script: str) -> tuple[list[ScriptStatement], str]:
     pieces: list[ScriptStatement] = []
     start = 0
     for match in _PIECES.finditer(script):
-        if match.lastgroup == "end" or match.group("end"):
+        if match["end"]:
             piece = _piece(script, start, match.start())
             if piece is not None:
                 pieces.append(piece)
@@ -65,20 +65,22 @@ def registers_queries(statement: str) -> bool:
     return _REGISTERS.match(statement) is not None
 
 
-def gather(pieces: list[ScriptStatement]) -> Iterator[ScriptStatement | list[ScriptStatement]]:
-    """The statements in order, with those that register queries one after another together, if there are several."""
+def gather(pieces: list[ScriptStatement]) -> Iterator[list[ScriptStatement]]:
+    """The statements in order, each alone; those that register queries one after another together."""
     run: list[ScriptStatement] = []
     size = 0
-    for piece in [*pieces, None]:
-        registers = piece is not None and registers_queries(piece.text)
+    for piece in pieces:
+        registers = registers_queries(piece.text)
         if run and (not registers or size > _TOGETHER_MAX_CHARS):
-            yield run if len(run) > 1 else run[0]
+            yield run
             run, size = [], 0
-        if piece is not None and registers:
+        if registers:
             run.append(piece)
             size += len(piece.text)
-        elif piece is not None:
-            yield piece
+        else:
+            yield [piece]
+    if run:
+        yield run
 
 
 def is_blank(text: str) -> bool:
@@ -121,7 +123,7 @@ def parse_subscribe(statement: str) -> SubscribeTo | None:
 
 
 def run_statement(connection: Connection, statement: str, format: Format, timeout_s: float | None = None) -> None:
-    """One statement; SUBSCRIBE prints until Ctrl-C or until the query is dropped."""
+    """One statement, or several in one call; SUBSCRIBE prints until Ctrl-C or until the query is dropped."""
     subscription = parse_subscribe(statement)
     try:
         if subscription is not None:
@@ -142,14 +144,11 @@ def run_script(
     Statements that register queries one after another go to the server together: thousands take one sync.
     """
     on_error = ""
-    for step in gather(all_statements(script)):
-        run = [step] if isinstance(step, ScriptStatement) else step
+    for run in gather(all_statements(script)):
         together = len(run) > 1 or (on_error and registers_queries(run[0].text))
         try:
-            if together:
-                _run_together(connection, on_error, run, format, timeout_s)
-            else:
-                run_statement(connection, run[0].text, format, timeout_s)
+            text = _in_one_call(on_error, run) if together else run[0].text
+            run_statement(connection, text, format, timeout_s)
         except PenstockError:
             if origin is not None:
                 typer.echo(f"{origin}:" if together else f"{origin}, statement at line {run[0].line}:", err=True)
@@ -158,20 +157,14 @@ def run_script(
         on_error = next((f"{p.text};" for p in reversed(run) if _SETS.match(p.text)), on_error)
 
 
-def _run_together(
-    connection: Connection, on_error: str, run: list[ScriptStatement], format: Format, timeout_s: float | None
-) -> None:
-    # Blank lines stand for what comes before, so that lines in errors are those of the file.
+def _in_one_call(on_error: str, run: list[ScriptStatement]) -> str:
+    """The text of several statements. Blank lines stand for what comes before, so that lines in errors are those of the file."""
     text, line = on_error, 1
     for piece in run:
         behind_comment = "\n" if "--" in piece.text.rpartition("\n")[2] else ""
         added = "\n" * (piece.line - line) + piece.text + behind_comment + ";"
         text, line = text + added, line + added.count("\n")
-    try:
-        print_answer(connection.sql(text, timeout_s=timeout_s), format)
-    except PenstockError as problem:
-        problem.sql = text
-        raise
+    return text
 
 
 def follow(connection: Connection, to: SubscribeTo, format: Format) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import orjson
@@ -11,15 +12,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from penstock.cli.output import AskedFormat, Format, choose_format, print_csv, show
-from penstock.cli.server_address import Token, Url, connected
+from penstock.cli.command import AskedFormat, Format, Token, Url, choose_format, connected, print_csv, show
 
 
-def status(
-    format: AskedFormat = None,
-    url: Url = "",
-    token: Token = "",
-) -> None:
+def status(format: AskedFormat = None, url: Url = "", token: Token = "") -> None:
     """Cycles, rates, lag; status 1 when the server is not ready."""
     with connected(url, token) as connection:
         health = connection.health()
@@ -37,15 +33,13 @@ def status(
         raise typer.Exit(1)
 
 
-def flatten(facts: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+def flatten(facts: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Every leaf with its dotted name."""
-    out: list[tuple[str, Any]] = []
     for key, value in facts.items():
         if isinstance(value, dict):
-            out += flatten(value, f"{prefix}{key}.")
+            yield from flatten(value, f"{prefix}{key}.")
         else:
-            out.append((prefix + key, value))
-    return out
+            yield prefix + key, value
 
 
 def print_status(facts: dict[str, Any]) -> None:

@@ -15,8 +15,7 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli.output import AskedFormat, choose_format, print_rows
-from penstock.cli.server_address import reported
+from penstock.cli.command import AskedFormat, choose_format, print_rows, reported
 from penstock.clock import SECOND, WallClock, format_timestamp
 from penstock.errors import PenstockError
 from penstock.security.audit import Audit

@@ -4,9 +4,7 @@
 imports errors and clock only, and every refusal comes back as the `PenstockError` that the server raised.
 """
 
-from penstock.client.answer import Answer
-from penstock.client.connection import Connection, Query
-from penstock.client.push import Receipt, Refusal
-from penstock.client.subscribe import Change
+from penstock.client.connection import Answer, Connection, Query
+from penstock.client.streams import Change, Receipt, Refusal
 
 __all__ = ["Answer", "Change", "Connection", "Query", "Receipt", "Refusal"]

@@ -1,23 +1,68 @@
-"""A connection to a server, with one method per thing the server can do, and `Query`, a handle on one query."""
+"""A connection to a server, with one method per thing the server can do; `Query`, a handle on one query; and `Answer`, its rows."""
 
 from __future__ import annotations
 
 import re
+import uuid
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 import httpx
+import orjson
 import pyarrow as pa
 
-from penstock.client.answer import Answer, read_answer
-from penstock.client.push import BATCH_ROWS, Readings, Receipt, push, quote
-from penstock.client.subscribe import Change, subscribe
+from penstock.client.streams import BATCH_ROWS, Change, Readings, Receipt, Refusal, batches, quote, send, subscribe
 from penstock.client.transport import ARROW, JSON, Transport, refuse_not_finite, to_json
 from penstock.errors import PenstockError, error
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one statement or query answered. `complete_from` is set where the answer does not reach back far enough.
+
+    `done` is the tag of a statement without rows, e.g. `CREATE TABLE`. Times are ISO 8601 texts as the server says.
+    """
+
+    table: pa.Table
+    cycle: int | None = None
+    now: str | None = None
+    complete_from: str | None = None
+    done: str | None = None
+    notices: tuple[str, ...] = ()
+
+    @property
+    def columns(self) -> list[str]:
+        return list(self.table.schema.names)
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+    def to_arrow(self) -> pa.Table:
+        return self.table
+
+    def to_pandas(self) -> pd.DataFrame:
+        frame: pd.DataFrame = self.table.to_pandas()
+        return frame
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Rows as dictionaries of Python values."""
+        rows: list[dict[str, Any]] = self.table.to_pylist()
+        return rows
+
+
+def read_answer(body: bytes) -> Answer:
+    """An Arrow stream as the server sends it; the facts about it stand in the schema's metadata."""
+    with pa.ipc.open_stream(pa.BufferReader(body)) as reader:
+        table = reader.read_all()
+    facts = orjson.loads((table.schema.metadata or {}).get(b"penstock", b"{}"))
+    known = {name: facts.get(name) for name in ("cycle", "now", "complete_from", "done")}
+    return Answer(table.replace_schema_metadata(None), **known, notices=tuple(facts.get("notices", ())))
+
 
 # How long an answer is waited for: a little longer than the server was given for it.
 _USUAL_S, _MARGIN_S = 600.0, 30.0
@@ -70,8 +115,7 @@ class Connection:
 
     def statements(self) -> list[dict[str, Any]]:
         """The statements that run now: one's own, all for an admin."""
-        found: list[dict[str, Any]] = self._transport.json("GET", "/v1/statements")["statements"]
-        return found
+        return list(self._transport.json("GET", "/v1/statements")["statements"])
 
     def cancel(self, statement_id: str) -> None:
         """End a running statement."""
@@ -110,15 +154,21 @@ class Connection:
         batch_rows: int = BATCH_ROWS,
         retry_for_s: float = 60.0,
     ) -> Receipt:
-        """Store readings: a list of dictionaries, a DataFrame or an Arrow table. Returns when they are on disk."""
-        return push(
-            self._transport,
-            table,
-            readings,
-            idempotency_key=idempotency_key,
-            batch_rows=batch_rows,
-            retry_for_s=retry_for_s,
-        )
+        """Store readings: a list of dictionaries, a DataFrame or an Arrow table. Returns when they are on disk.
+
+        They are sent in order, in batches that each carry a key made of `idempotency_key` and its place. A batch that got no
+        answer, or met a server that is starting or busy, is sent again for up to `retry_for_s`: the key lets the server store
+        it once. A refusal of a whole batch raises; batches before it are stored.
+        """
+        base = idempotency_key or uuid.uuid4().hex
+        accepted, position = 0, 0
+        refused: list[Refusal] = []
+        for number, batch in enumerate(batches(readings, batch_rows)):
+            reply = send(self._transport, table, batch, f"{base}-{number}" if number else base, retry_for_s)
+            accepted += reply["accepted"]
+            position = reply["position"]
+            refused.extend(Refusal(batch.first + r["index"], r["condition"], r["message"]) for r in reply["refused"])
+        return Receipt(accepted, tuple(refused), position)
 
     # Standing queries
 
@@ -135,15 +185,13 @@ class Connection:
         if not records:
             return []
         try:
-            done: list[dict[str, Any]] = self._transport.json(
-                "POST", "/v1/queries", {"queries": records, "on_error": on_error}
-            )["queries"]
+            body = {"queries": records, "on_error": on_error}
+            return list(self._transport.json("POST", "/v1/queries", body)["queries"])
         except PenstockError as problem:
             # The server says which one and where, this side knows the text.
             named = re.match(r'query ".*" \((\d+) of \d+\)', problem.message)
             problem.sql = str(records[int(named[1]) - 1 if named else 0].get("sql"))
             raise
-        return done
 
     def drop_queries(self, names: Iterable[str], cascade: bool = False, if_exists: bool = False) -> None:
         """Drop many with one sync, or none of them."""
@@ -152,12 +200,10 @@ class Connection:
             self.sql(f"DROP QUERY {'IF EXISTS ' if if_exists else ''}{listed}{' CASCADE' if cascade else ''}")
 
     def queries(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self._transport.json("GET", "/v1/queries")["queries"]
-        return found
+        return list(self._transport.json("GET", "/v1/queries")["queries"])
 
     def describe_query(self, name: str) -> dict[str, Any]:
-        found: dict[str, Any] = self._transport.json("GET", f"/v1/queries/{quote(name)}")
-        return found
+        return self._transport.json("GET", f"/v1/queries/{quote(name)}")
 
     def change_query(
         self,
@@ -169,17 +215,10 @@ class Connection:
         owner: str | None = None,
         strategy: str | None = None,
     ) -> dict[str, Any]:
-        given = {
-            "begin": begin,
-            "end": end,
-            "paused": paused,
-            "description": description,
-            "owner": owner,
-            "strategy": strategy,
-        }
+        window = {"begin": begin, "end": end}
+        given = {**window, "paused": paused, "description": description, "owner": owner, "strategy": strategy}
         body = {key: value for key, value in given.items() if value is not None}
-        found: dict[str, Any] = self._transport.json("PATCH", f"/v1/queries/{quote(name)}", body)
-        return found
+        return self._transport.json("PATCH", f"/v1/queries/{quote(name)}", body)
 
     def drop_query(self, name: str, cascade: bool = False) -> None:
         params = {"cascade": "true"} if cascade else None
@@ -188,25 +227,20 @@ class Connection:
     # The catalog and the system
 
     def tables(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self._transport.json("GET", "/v1/tables")["tables"]
-        return found
+        return list(self._transport.json("GET", "/v1/tables")["tables"])
 
     def describe_table(self, name: str) -> dict[str, Any]:
-        found: dict[str, Any] = self._transport.json("GET", f"/v1/tables/{quote(name)}")
-        return found
+        return self._transport.json("GET", f"/v1/tables/{quote(name)}")
 
     def sensors(self, table: str) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self._transport.json("GET", f"/v1/tables/{quote(table)}/sensors")["sensors"]
-        return found
+        return list(self._transport.json("GET", f"/v1/tables/{quote(table)}/sensors")["sensors"])
 
     def health(self) -> dict[str, Any]:
         """`{"ready", "reason", "details"}`; "not ready" is an answer, not an error."""
-        found: dict[str, Any] = self._transport.json("GET", "/v1/health")
-        return found
+        return self._transport.json("GET", "/v1/health")
 
     def status(self) -> dict[str, Any]:
-        found: dict[str, Any] = self._transport.json("GET", "/v1/status")
-        return found
+        return self._transport.json("GET", "/v1/status")
 
     def backup(self, target: str, link: bool = False) -> list[str]:
         """Have the server write a copy of its data folder to `target`, an absolute path on its own machine.
@@ -215,8 +249,7 @@ class Connection:
         are hard links where that is possible.
         """
         body = {"target": target, "link": link}
-        found: dict[str, Any] = self._transport.json("POST", "/v1/backup", body, read_s=_BACKUP_S)
-        return list(found.get("damaged", []))
+        return list(self._transport.json("POST", "/v1/backup", body, read_s=_BACKUP_S).get("damaged", []))
 
 
 class Query:
@@ -239,11 +272,8 @@ class Query:
     def name(self) -> str:
         """The standing query's name; an error for a SELECT."""
         if self._name is None:
-            raise error(
-                "invalid_parameter",
-                detail="a SELECT is not a standing query",
-                hint="CREATE QUERY name AS SELECT ... makes one",
-            )
+            hint = "CREATE QUERY name AS SELECT ... makes one"
+            raise error("invalid_parameter", detail="a SELECT is not a standing query", hint=hint)
         return self._name
 
     def answer(self, as_of: int | str | datetime | None = None, limit: int | None = None) -> Answer:

@@ -52,15 +52,11 @@ class Transport:
         read_s: float | None = None,
     ) -> httpx.Response:
         """`read_s`: how long the answer may take, where that is longer than usual."""
-        patience = httpx.USE_CLIENT_DEFAULT if read_s is None else httpx.Timeout(60.0, connect=5.0, read=read_s)
+        timeout = httpx.USE_CLIENT_DEFAULT if read_s is None else httpx.Timeout(60.0, connect=5.0, read=read_s)
+        sent = {**self._headers, **(headers or {})}
         try:
             response = self._client.request(
-                method,
-                self.url + path,
-                content=content,
-                headers={**self._headers, **(headers or {})},
-                params=params,
-                timeout=patience,
+                method, self.url + path, content=content, headers=sent, params=params, timeout=timeout
             )
         except (httpx.TransportError, httpx.InvalidURL) as problem:
             raise self._failed(problem) from problem
@@ -75,24 +71,23 @@ class Transport:
         body: Any = None,
         params: Mapping[str, Any] | None = None,
         read_s: float | None = None,
-    ) -> Any:
-        """A call with JSON both ways; None where the answer is empty."""
+    ) -> dict[str, Any]:
+        """A call with JSON both ways. An empty answer has no fields."""
         content = None if body is None else to_json(body)
         headers = {"Accept": JSON} | ({"Content-Type": JSON} if body is not None else {})
         response = self.call(method, path, content=content, headers=headers, params=params, read_s=read_s)
-        return orjson.loads(response.content) if response.content else None
+        found: dict[str, Any] = orjson.loads(response.content or b"{}")
+        return found
 
     @contextmanager
     def stream(
         self, path: str, headers: Mapping[str, str], params: Mapping[str, Any], silence_s: float
     ) -> Iterator[Iterator[str]]:
         """Lines of a long answer, as they come; connection_failed when it breaks or is silent too long."""
-        timeout = httpx.Timeout(connect=5.0, read=silence_s, write=60.0, pool=60.0)
-        all_headers = {**self._headers, **headers}
+        timeout = httpx.Timeout(60.0, connect=5.0, read=silence_s)
+        sent = {**self._headers, **headers}
         try:
-            with self._client.stream(
-                "GET", self.url + path, headers=all_headers, params=params, timeout=timeout
-            ) as response:
+            with self._client.stream("GET", self.url + path, headers=sent, params=params, timeout=timeout) as response:
                 if response.status_code >= 400:
                     raise read_error(response.read(), response.status_code)
                 yield response.iter_lines()
@@ -100,12 +95,8 @@ class Transport:
             raise self._failed(problem) from problem
 
     def _failed(self, problem: Exception) -> PenstockError:
-        return error(
-            "connection_failed",
-            url=self.url,
-            detail=str(problem) or type(problem).__name__,
-            hint=f"is `penstock serve` running at {self.url}?",
-        )
+        detail, hint = str(problem) or type(problem).__name__, f"is `penstock serve` running at {self.url}?"
+        return error("connection_failed", url=self.url, detail=detail, hint=hint)
 
     def close(self) -> None:
         self._client.close()
@@ -159,8 +150,6 @@ def refuse_not_finite(values: Iterable[Any]) -> None:
     """JSON has no NaN, and sending NULL in its place would be a silent change."""
     for value in values:
         if isinstance(value, float) and not math.isfinite(value):
-            raise error(
-                "invalid_parameter",
-                detail=f"{value} cannot travel in rows whose fields or types differ from row to row",
-                hint="push rows with the same fields and types together, or an Arrow table",
-            )
+            detail = f"{value} cannot travel in rows whose fields or types differ from row to row"
+            hint = "push rows with the same fields and types together, or an Arrow table"
+            raise error("invalid_parameter", detail=detail, hint=hint)

@@ -1,7 +1,7 @@
 """The console: pages in a browser, made in the server's process (docs/decisions/0013-console.md).
 
-`open_console` adds them to the server's application once the database is ready. One file per page; `layout` frames
-them, `status_cache` gathers what they show, once for all open pages, and `page_context` runs what they ask for off the event loop.
+`open_console` adds them to the server's application once the database is ready. One file per subject; `page` frames
+them and runs what they ask for off the event loop, `server_status` gathers what they show, once for all open pages.
 """
 
 from __future__ import annotations

@@ -13,22 +13,22 @@ from nicegui import ui
 from starlette.routing import Mount
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from penstock.console.page_context import Console, set_console
-from penstock.console.pages import ask, overview, queries, query, sensors, system, table
+from penstock.console.page import Console, set_console
+from penstock.console.pages import ask, overview, queries, sensors, system, table
 from penstock.errors import error
 from penstock.server.http.access import refuse
 from penstock.server.http.body_limits import CONSOLE_MAX_BYTES, limited_body
 from penstock.server.http.connections import allow_frames
 from penstock.server.http.context import Context
-from penstock.server.routes.front import CONSOLE
+from penstock.server.routes.session import CONSOLE
 
 PAGES: dict[str, Callable[..., Any]] = {
     "/": overview.show,
     "/sensors": sensors.show,
     "/sensors/{name:path}": table.show,
     "/ask": ask.show,
-    "/queries": queries.show,
-    "/queries/{name:path}": query.show,
+    "/queries": queries.show_all,
+    "/queries/{name:path}": queries.show_one,
     "/system": system.show,
 }
 # A page that comes late is better than none: behind a cycle that compiles its kernels it may.

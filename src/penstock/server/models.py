@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from fastapi import FastAPI
 from pydantic import BaseModel, ConfigDict, Field
 
 from penstock.server.http.decode import ARROW, CSV, JSON, NDJSON, PARQUET
@@ -240,18 +239,3 @@ def readings_body() -> dict[str, Any]:
             },
         }
     }
-
-
-def document(app: FastAPI) -> dict[str, Any]:
-    """FastAPI's document without its own 422: a wrong parameter is a 400 with our body."""
-    found = FastAPI.openapi(app)
-    for methods in found["paths"].values():
-        for call in methods.values():
-            call["responses"].pop("422", None)
-    found["components"]["securitySchemes"] = {
-        "token": {"type": "http", "scheme": "bearer", "description": "of CREATE TOKEN, or the setting `token`"}
-    }
-    found["security"] = [{"token": []}, {}]
-    for name in ("HTTPValidationError", "ValidationError"):
-        found["components"]["schemas"].pop(name, None)
-    return found

@@ -1,27 +1,28 @@
-"""Ask: SQL in, an answer out, as a table or a chart; keep the question and it stands."""
+"""Ask: SQL in, with completion and mistakes underlined; an answer out, as a table or a chart; keep the question and it stands."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterator
 
+import orjson
 from nicegui import ui
 from starlette.requests import Request
 
+from penstock import __version__
 from penstock.cancellation import Cancellation
 from penstock.console.formats import duration, number
-from penstock.console.layout import frame, go_to
-from penstock.console.page_context import console
-from penstock.console.pages import welcome
+from penstock.console.page import console, frame, go_to, href
+from penstock.console.pages.overview import CREATE, KEEP
 from penstock.console.widgets.answer_view import AnswerView, as_parquet
-from penstock.console.widgets.editor import SqlEditor
 from penstock.console.widgets.parts import card, code
 from penstock.errors import PenstockError, error
 from penstock.server.http.decode import CSV
 from penstock.server.http.encode import ENCODERS
+from penstock.sql.completions import KEYWORDS, SYSTEM_TABLES
 from penstock.views.results import Result
 
-_EXAMPLES = {"create": welcome.CREATE, "keep": welcome.KEEP}
+_EXAMPLES = {"create": CREATE, "keep": KEEP}
 
 
 async def show(request: Request, sql: str = "", example: str = "") -> None:
@@ -58,16 +59,17 @@ class _View:
         with card("Answer") as head:
             with head:
                 self._said = ui.label("").classes("muted small num")
-                self._csv = ui.button("CSV", icon="download", on_click=lambda: self._download("csv"))
-                self._parquet = ui.button("Parquet", icon="download", on_click=lambda: self._download("parquet"))
-                for button in (self._csv, self._parquet):
-                    button.props("flat dense").classes("quiet")
-                    button.set_visibility(False)
+                self._downloads = [
+                    ui.button("CSV", icon="download", on_click=lambda: self._download("csv")),
+                    ui.button("Parquet", icon="download", on_click=lambda: self._download("parquet")),
+                ]
+                for button in self._downloads:
+                    button.props("flat dense").classes("quiet").set_visibility(False)
             self._notices = ui.element("div")
             self._answer_box = ui.element("div").style("display: contents")
             self._hint = ui.label("Run a statement to see its answer here.").classes("empty")
         self._answer: AnswerView | None = None
-        self._dialog = SaveQueryDialog()
+        self._dialog = SaveQueryDialog(self.editor)
 
     async def _run(self) -> None:
         await self._execute(self.editor.text)
@@ -113,9 +115,8 @@ class _View:
                 ui.label(notice).classes("note")
         self._hint.set_visibility(not told)
         self._hint.set_text(f"Done: {result.done}" if result.done else "")
-        self._csv.set_visibility(told)
-        self._parquet.set_visibility(told)
-        self._answer_box.set_visibility(told)
+        for element in (*self._downloads, self._answer_box):
+            element.set_visibility(told)
         if told:
             if self._answer is None:
                 with self._answer_box:
@@ -129,16 +130,17 @@ class _View:
         ui.download(await console().asking.run(encode, self._result), f"answer.{kind}")
 
     async def _keep(self) -> None:
-        self.editor.clear()
-        name = await self._dialog.ask(self.editor.text.strip().rstrip(";"), self.editor.complain)
+        name = await self._dialog.ask()
         if name is not None:
             go_to("queries", name)
 
 
 class SaveQueryDialog:
-    """Asks for a name; the SELECT itself was typed before."""
+    """Asks for a name; the SELECT itself was typed before, in the editor."""
 
-    def __init__(self) -> None:
+    def __init__(self, editor: SqlEditor) -> None:
+        self._editor = editor
+        self._sql = ""
         with ui.dialog() as self._dialog, ui.card():
             ui.html("<h2>Keep as a standing query</h2>", sanitize=False)
             self._text = ui.element("div")
@@ -149,16 +151,15 @@ class SaveQueryDialog:
                 ui.button("Cancel", on_click=self._dialog.close).props("flat").classes("quiet")
                 ui.button("Keep", icon="push_pin", on_click=self._save).props("unelevated").classes("main-action")
             self._name.on("keydown.enter", self._save)
-        self._sql = ""
-        self._complain: Callable[[PenstockError], None] = lambda _: None
 
-    async def ask(self, sql: str, complain: Callable[[PenstockError], None]) -> str | None:
-        """The name under which the query is saved now; None where the user cancelled. Mistakes in the text go to `complain`."""
-        self._sql, self._complain = sql, complain
+    async def ask(self) -> str | None:
+        """The name under which the query is saved now; None where the user cancelled. The editor marks mistakes in its text."""
+        self._editor.clear()
+        self._sql = self._editor.text.strip().rstrip(";")
         self._wrong.set_visibility(False)
         self._text.clear()
         with self._text:
-            code(sql, wrap=True)
+            code(self._sql, wrap=True)
         kept: str | None = await self._dialog
         return kept
 
@@ -172,10 +173,91 @@ class SaveQueryDialog:
         except PenstockError as problem:
             if problem.line is not None:
                 problem.message = problem.message.partition("): ")[2] or problem.message
-                self._complain(problem)
+                self._editor.complain(problem)
                 self._dialog.close()
                 return
             self._wrong.set_text(problem.message + (f" Hint: {problem.hint}" if problem.hint else ""))
             self._wrong.set_visibility(True)
             return
         self._dialog.submit(name)
+
+
+# Names beyond this make the list of completions no better and the page heavier.
+NAMES_MAX = 3_000
+
+
+class SqlEditor:
+    """An editor with a place below it for what is wrong."""
+
+    def __init__(self, text: str, run: Callable[[], Awaitable[None]]) -> None:
+        ui.add_head_html(f'<script type="module" src="{href("assets/completions.js")}?{__version__}"></script>')
+        self._editor = ui.codemirror(
+            text, language="SQL", theme="basicLight", line_wrapping=True, keymap={"Mod-Enter": run, "F5": run}
+        )
+        self._editor.classes("editor")
+        self._complaint = ui.element("div").classes("complaint").props("role=alert")
+        self._complaint.set_visibility(False)
+
+    @property
+    def text(self) -> str:
+        return str(self._editor.value or "")
+
+    def clear(self) -> None:
+        self._editor.decorations = []
+        self._complaint.set_visibility(False)
+
+    def complain(self, problem: PenstockError) -> None:
+        """Underline the place and say what is wrong with it."""
+        place = _place(self.text, problem)
+        marks = [] if place is None else [{"kind": "mark", "from": place[0], "to": place[1], "class": "mistake"}]
+        self._editor.decorations = marks
+        self._complaint.clear()
+        with self._complaint:
+            ui.label(f"{problem.message} ({problem.condition})").style("font-weight: 600")
+            if place is not None:
+                code("\n".join(problem.render(self.text).splitlines()[1:3]))
+            if problem.hint:
+                ui.label(f"Hint: {problem.hint}")
+        self._complaint.set_visibility(True)
+
+    async def offer_names(self) -> None:
+        """Completions from the catalog as it is now."""
+        options = await console().look(lambda: list(_options())[:NAMES_MAX])
+        names = orjson.dumps(options).decode().replace("</", "<\\/")
+        ui.run_javascript(
+            "const offer = () => window.penstockOffer"
+            f" ? window.penstockOffer({self._editor.id}, {names}) : setTimeout(offer, 50); offer();"
+        )
+
+
+def _options() -> Iterator[dict[str, str]]:
+    database = console().database
+    columns: dict[str, str] = {}
+    for table in database.tables():
+        yield {"label": table["name"], "type": "class", "detail": "table"}
+        for column in table["columns"]:
+            columns.setdefault(column["name"], f"{column['type']} of {table['name']}")
+        if table["stream"]:
+            columns.setdefault(table["stream"]["name"], f"stream of {table['name']}")
+    for name, detail in columns.items():
+        yield {"label": name, "type": "property", "detail": detail}
+    for name in sorted(database.catalog.state.queries):
+        yield {"label": name, "type": "interface", "detail": "query"}
+    for name in SYSTEM_TABLES:
+        yield {"label": name, "type": "namespace", "detail": "system table"}
+    # Single words come with the editor's own SQL.
+    for phrase in KEYWORDS:
+        if " " in phrase:
+            yield {"label": phrase, "type": "keyword"}
+
+
+def _place(text: str, problem: PenstockError) -> tuple[int, int] | None:
+    """Where the mistake is, as offsets of the text; at its end, the last character."""
+    if problem.line is None or problem.column is None or not text:
+        return None
+    lines = text.splitlines(keepends=True) or [""]
+    if not 1 <= problem.line <= len(lines):
+        return len(text) - 1, len(text)
+    start = sum(len(line) for line in lines[: problem.line - 1]) + problem.column - 1
+    start = min(start, len(text) - 1)
+    return start, min(len(text), start + max(1, problem.length or 1))

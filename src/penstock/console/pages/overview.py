@@ -1,8 +1,8 @@
-"""Overview: how fast, how far behind, what alarms, and every sensor where it stands."""
+"""Overview: how fast, how far behind, what alarms, and every sensor where it stands; before there is a table, the first steps."""
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter
 from typing import Any
 
 from nicegui import events, ui
@@ -10,25 +10,23 @@ from starlette.requests import Request
 
 from penstock.clock import SECOND
 from penstock.console.formats import age, cell, number
-from penstock.console.layout import frame, go_to, href, refresh_every
-from penstock.console.page_context import console
-from penstock.console.pages.welcome import welcome
-from penstock.console.sensor_facts import TableFacts
-from penstock.console.status_cache import Alarm, ServerStatus
-from penstock.console.widgets.charts import redraw, timeline
+from penstock.console.page import attempt, console, frame, go_to, href, link, refresh_every, tell
+from penstock.console.server_status import STATES, Alarm, ServerStatus, TableFacts
+from penstock.console.widgets.charts import map_options, redraw, timeline
 from penstock.console.widgets.data_table import column, listing, show_rows
-from penstock.console.widgets.parts import Tile, card, empty
-from penstock.console.widgets.plant_map import map_options
+from penstock.console.widgets.parts import Tile, card, code, empty
+from penstock.errors import PenstockError
+from penstock.sensors.demo_plant import DEFINITIONS, QUERIES, insert_statement
 
-HISTORY_S = 300
+HISTORY_S, RECENT_S = 300, 5
 
 
 async def show(request: Request) -> None:
     """The page."""
     moment = await console().status_cache.current()
     with frame("Overview", "", request):
-        if moment.is_empty:
-            welcome()
+        if not moment.status["tables"]:
+            _welcome()
             return
         view = _View(moment)
     refresh_every(1.0, view.refresh)
@@ -47,9 +45,7 @@ class _View:
         with ui.element("div").classes("grid-2"):
             with card("Sensors") as head:
                 with head:
-                    self._choice = ui.select([], on_change=self._chosen).props(
-                        "dense outlined options-dense borderless"
-                    )
+                    self._choice = ui.select([]).props("dense outlined options-dense borderless")
                     self._choice.classes("fit-content").props('aria-label="Table"')
                 self._map = ui.echart({}).classes("chart tall").props('aria-label="Map of sensors"')
                 self._map.on_point_click(self._open_sensor)
@@ -58,15 +54,8 @@ class _View:
                 with card("Alarms") as head:
                     with head:
                         ui.label("queries with “alarm” in their name").classes("muted small wide")
-                    self._alarm_list = (
-                        listing(
-                            [column("what", "", sortable=False), column("when", "", right=True, sortable=False)],
-                            "id",
-                            8,
-                        )
-                        .classes("wraps")
-                        .props("hide-header")
-                    )
+                    columns = [column("what", "", sortable=False), column("when", "", right=True, sortable=False)]
+                    self._alarm_list = listing(columns, "id", 8).classes("wraps").props("hide-header")
                     self._no_alarm = empty("Nothing alarms.")
                 with card("Readings per second"):
                     self._flow = ui.echart(timeline([("readings/s", [])])).classes("chart low")
@@ -76,16 +65,14 @@ class _View:
         if self._table is not None:
             go_to("sensors", self._table, sensor=str(event.name))
 
-    def _chosen(self) -> None:
-        self._table = self._choice.value
-
     async def refresh(self) -> None:
         self._fill(await console().status_cache.current())
 
     def _fill(self, moment: ServerStatus) -> None:
         self._fill_tiles(moment)
         self._fill_map(moment)
-        self._fill_alarms(moment)
+        alarms = [row for alarm in moment.alarms for row in _alarm_rows(alarm, moment.now_us)]
+        show_rows(self._alarm_list, alarms, self._no_alarm)
         redraw(self._flow, timeline([("readings/s", rate_line(moment.cycles, moment.now_us))]))
 
     def _fill_tiles(self, moment: ServerStatus) -> None:
@@ -102,12 +89,9 @@ class _View:
         failed = len(moment.failed)
         more = f"{failed} failing" if failed else "all well"
         self._queries.set(number(facts["queries"]), more=more, mood="bad" if failed else "")
-        counts: dict[str, int] = {"live": 0, "silent": 0, "failing": 0, "off": 0}
-        for table in moment.tables:
-            for state, count in table.counted().items():
-                counts[state] += count
+        counts = Counter(sensor.state for table in moment.tables for sensor in table.sensors)
         known = sum(table.count for table in moment.tables)
-        trouble = ", ".join(f"{counts[s]} {s}" for s in ("silent", "failing", "off") if counts[s])
+        trouble = ", ".join(f"{counts[s]} {s}" for s in STATES if counts[s] and s != "live")
         mood: Any = "bad" if counts["failing"] else "warn" if counts["silent"] else ""
         self._sensors.set(number(known), more=trouble or "all live", mood=mood)
         alarming = sum(a.count for a in moment.alarms)
@@ -128,10 +112,6 @@ class _View:
             return
         redraw(self._map, map_options(table, table.shown_field, moment.now_us))
 
-    def _fill_alarms(self, moment: ServerStatus) -> None:
-        rows = [row for alarm in moment.alarms for row in _alarm_rows(alarm, moment.now_us)]
-        show_rows(self._alarm_list, rows, self._no_alarm)
-
 
 def _alarm_rows(alarm: Alarm, now_us: int) -> list[dict[str, Any]]:
     """The newest row of each thing that alarms: rows that differ in numbers and time only are the same thing."""
@@ -143,7 +123,7 @@ def _alarm_rows(alarm: Alarm, now_us: int) -> list[dict[str, Any]]:
         {
             "id": f"{alarm.query} {place}",
             "what": f"{alarm.query}: " + ", ".join(_said(n, v) for n, v in row.items() if n != "ts"),
-            "when": age(_micros(row.get("ts")), now_us),
+            "when": age(int(row["ts"].timestamp() * SECOND) if row.get("ts") is not None else None, now_us),
         }
         for place, row in enumerate(newest.values())
     ]
@@ -153,23 +133,82 @@ def _said(name: str, value: Any) -> str:
     return value if isinstance(value, str) else f"{name} {number(value) if isinstance(value, float) else cell(value)}"
 
 
-def _micros(moment: Any) -> int | None:
-    return int(moment.timestamp() * SECOND) if moment is not None else None
-
-
 def rate_line(cycles: list[dict[str, Any]], now_us: int) -> list[tuple[float, float | None]]:
     """Readings per second over the last minutes, a point for every second that had a cycle."""
-    by_second: dict[int, int] = {}
+    by_second: Counter[int] = Counter()
     for each in cycles:
-        second = each["now"] // SECOND
-        by_second[second] = by_second.get(second, 0) + each["rows"]
+        by_second[each["now"] // SECOND] += each["rows"]
     now = now_us // SECOND
-    seconds = deque(sorted(s for s in by_second if now - HISTORY_S <= s < now))
-    return [(s * 1000.0, float(by_second[s])) for s in seconds]
+    return [(s * 1000.0, float(by_second[s])) for s in sorted(by_second) if now - HISTORY_S <= s < now]
 
 
-def recent_rate(cycles: list[dict[str, Any]], now_us: int, seconds: int = 5) -> float:
+def recent_rate(cycles: list[dict[str, Any]], now_us: int) -> float:
     """Over the last few whole seconds."""
-    line = rate_line(cycles, now_us)
-    now = now_us // SECOND
-    return sum(v or 0 for at, v in line if at / 1000 >= now - seconds) / seconds
+    since = now_us // SECOND - RECENT_S
+    return sum(v or 0 for at, v in rate_line(cycles, now_us) if at / 1000 >= since) / RECENT_S
+
+
+CREATE = """CREATE TABLE probes (
+  probe_id INT PRIMARY KEY,
+  room TEXT,
+  reading STREAM (ppm DOUBLE)
+);
+INSERT INTO probes (probe_id, room) VALUES
+  (1, 'cellar'), (2, 'attic');"""
+KEEP = """SELECT room, ppm, ts FROM probes
+WHERE ppm > 35
+BEGIN (NOW - 10 MINUTES) END (NOW)"""
+
+
+def push_command(port: int) -> str:
+    return (
+        f"curl http://127.0.0.1:{port}/v1/tables/probes/readings \\\n"
+        "  -H 'Content-Type: application/json' \\\n"
+        '  -d \'[{"probe_id": 1, "ppm": 38.0}]\''
+    )
+
+
+def _welcome() -> None:
+    """Fills the page."""
+    with card("Welcome to Penstock"):
+        ui.label(
+            "There are no sensors here yet. See it at work with a plant of 60 simulated gas probes,"
+            " or connect your own in three steps."
+        ).classes("muted")
+        with ui.element("div").classes("row-line"):
+            button = ui.button("Start the demo", icon="play_arrow").props("unelevated").classes("main-action")
+            ui.label("60 probes, four standing queries; drop the table `probes` to be rid of it").classes("muted small")
+        button.on_click(lambda: _start_demo(button))
+    with ui.element("div").classes("steps"):
+        with card("Describe your sensors"), _step(1):
+            code(CREATE)
+            link("Open it in Ask", "ask?example=create")
+        with card("Send a reading"), _step(2):
+            code(push_command(console().context.settings.port), wrap=True)
+            ui.label("Or let Penstock read them: files, TCP, your own Python.").classes("muted small")
+        with card("Keep a question"), _step(3):
+            code(KEEP)
+            link("Open it in Ask", "ask?example=keep")
+            ui.label("Kept as a standing query its answer stays current.").classes("muted small")
+
+
+def _step(number: int) -> ui.element:
+    box = ui.element("div").classes("step")
+    with box:
+        ui.label(str(number)).classes("n")
+    return box
+
+
+async def _start_demo(button: ui.button) -> None:
+    button.props("loading")
+    try:
+        if await attempt(DEFINITIONS) is None:
+            return
+        if not await console().look(console().database.sensors, "probes") and await attempt(insert_statement()) is None:
+            return
+        await attempt(QUERIES)
+    except PenstockError as problem:
+        tell(problem)
+    finally:
+        button.props(remove="loading")
+    ui.navigate.reload()

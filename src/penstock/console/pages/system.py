@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from nicegui import ui
 from starlette.requests import Request
 
 from penstock.console.formats import NOTHING, age, cycles, duration, number, size
-from penstock.console.layout import frame, go_to, path_to, refresh_every
-from penstock.console.page_context import console
-from penstock.console.status_cache import ServerStatus
+from penstock.console.page import console, frame, go_to, path_to, refresh_every
+from penstock.console.server_status import ServerStatus
 from penstock.console.widgets.charts import redraw, timeline
 from penstock.console.widgets.data_table import column, counted, listing, said, set_rows, show_rows
 from penstock.console.widgets.parts import Tile, card, empty, facts_html
@@ -72,23 +70,22 @@ class _View:
         with card("Ways in"):
             self._inputs = listing(INPUTS, "name")
         with card("Ways out"):
-            self._sinks = listing(SINKS, "name", clickable=True)
-            self._sinks.on("rowClick", lambda e: go_to("queries", e.args[1]["query"]), [[], ["query"], None])
+            self._sinks = listing(SINKS, "name", opens=lambda query: go_to("queries", query), opened_by="query")
             self._no_sinks = empty("No sink sends anything. CREATE SINK name FOR query TO mqtt(...), for example.")
         with card("Errors"):
             self._errors = listing(_ERRORS, "id").classes("wraps")
             self._no_errors = empty("Nothing went wrong since the server started.")
 
     async def refresh(self) -> None:
-        moment = await console().status_cache.current()
-        seen = await console().look(_gather, console().database, self._processes, moment)
-        self._fill_tiles(moment, seen.sizes)
-        self._fill_cycles(moment, seen.phases)
-        show_rows(self._log, [_log_row(s, moment.now_us) for s in seen.sizes], self._no_log)
-        set_rows(self._list, [_process_row(p) for p in seen.processes])
-        set_rows(self._inputs, seen.inputs)
-        show_rows(self._sinks, seen.sinks, self._no_sinks)
-        show_rows(self._errors, seen.problems, self._no_errors)
+        moment, database = await console().status_cache.current(), console().database
+        sizes, processes, phases = await console().look(_gather, database, self._processes)
+        self._fill_tiles(moment, sizes)
+        self._fill_cycles(moment, phases)
+        show_rows(self._log, [_log_row(s, moment.now_us) for s in sizes], self._no_log)
+        set_rows(self._list, [_process_row(p) for p in processes])
+        set_rows(self._inputs, await console().look(inputs, database))
+        show_rows(self._sinks, await console().look(sinks, database), self._no_sinks)
+        show_rows(self._errors, await console().look(list_problems, database, moment), self._no_errors)
 
     def _fill_tiles(self, moment: ServerStatus, sizes: list[LogSize]) -> None:
         facts = moment.status
@@ -127,25 +124,8 @@ _PHASES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _Seen:
-    sizes: list[LogSize]
-    processes: list[Process]
-    phases: dict[str, float]
-    inputs: list[dict[str, Any]]
-    sinks: list[dict[str, Any]]
-    problems: list[dict[str, Any]]
-
-
-def _gather(database: Database, processes: Processes, moment: ServerStatus) -> _Seen:
-    return _Seen(
-        log_sizes(database),
-        processes.look(),
-        database.engine.phases_ms(),
-        inputs(database),
-        sinks(database),
-        list_problems(database, moment),
-    )
+def _gather(database: Database, processes: Processes) -> tuple[list[LogSize], list[Process], dict[str, float]]:
+    return log_sizes(database), processes.look(), database.engine.phases_ms()
 
 
 def _process_row(process: Process) -> dict[str, Any]:
@@ -227,24 +207,15 @@ NAMED = 3  # of sensors with the same trouble; more are counted
 
 def list_problems(database: Database, moment: ServerStatus) -> list[dict[str, Any]]:
     """A row each, the same trouble of several sensors together."""
-    found = [*_pipeline(database), *_queries(database), *_sensors(database, moment), *_refusals(moment)]
-    return [{"id": i, "where": where, "what": what, **counted("count", n)} for i, (where, what, n) in enumerate(found)]
+    found = enumerate(_problems(database, moment))
+    return [{"id": i, "where": where, "what": what, **counted("count", n)} for i, (where, what, n) in found]
 
 
-def _pipeline(database: Database) -> Iterator[tuple[str, str, int]]:
+def _problems(database: Database, moment: ServerStatus) -> Iterator[tuple[str, str, int]]:
     if database.engine.failure:
         yield "pipeline", database.engine.failure, database.engine.restarts
-
-
-def _queries(database: Database) -> Iterator[tuple[str, str, int]]:
-    with database.standing.locked() as store:
-        known = store.state.queries_by_id
-        failed = [(known[q].name, a.error) for q, a in store.answers.items() if a.error is not None and q in known]
-    for name, text in failed:
+    for name, text in moment.failed.items():
         yield f"query {name}", text, 1
-
-
-def _sensors(database: Database, moment: ServerStatus) -> Iterator[tuple[str, str, int]]:
     names = {table.name: {s.sid: s.name for s in table.sensors} for table in moment.tables}
     for table in database.sensor_tables():
         same: dict[str, list[tuple[int, int]]] = defaultdict(list)
@@ -254,6 +225,9 @@ def _sensors(database: Database, moment: ServerStatus) -> Iterator[tuple[str, st
         for text, sensors in same.items():
             known = [names.get(table.name, {}).get(sid, f"number {sid}") for sid, _ in sensors]
             yield f"{_called(known)} of {table.name}", text, sum(errors for _, errors in sensors)
+    for name, counts in moment.status["streams"].items():
+        for condition, count in counts["refused"].items():
+            yield f"readings of {name}", f"refused: {condition}", count
 
 
 def _called(sensors: list[str]) -> str:
@@ -261,9 +235,3 @@ def _called(sensors: list[str]) -> str:
         return f"sensor {sensors[0]}"
     shown = sensors if len(sensors) <= NAMED else [*sensors[: NAMED - 1], f"{len(sensors) - NAMED + 1} others"]
     return f"sensors {', '.join(shown[:-1])} and {shown[-1]}"
-
-
-def _refusals(moment: ServerStatus) -> Iterator[tuple[str, str, int]]:
-    for name, counts in moment.status["streams"].items():
-        for condition, count in counts["refused"].items():
-            yield f"readings of {name}", f"refused: {condition}", count

@@ -1,8 +1,9 @@
-"""One sensor table: each sensor with its trail, rate and counts; its static values can be changed here."""
+"""One sensor table: each sensor with its trail, rate and counts, and a dialog with its live line and its static values to change."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from html import escape
 from typing import Any, Literal
 from urllib.parse import quote
 
@@ -11,15 +12,12 @@ from nicegui import events, ui
 from starlette.requests import Request
 
 from penstock import __version__
-from penstock.console.formats import age, cell, number
-from penstock.console.layout import frame, go_to, href, path_to, refresh_every
-from penstock.console.page_context import attempt, console
-from penstock.console.sensor_facts import SENSORS_MAX, SensorFacts, TableFacts, place_columns
-from penstock.console.status_cache import ServerStatus
+from penstock.console.formats import NOTHING, age, cell, number
+from penstock.console.page import attempt, console, frame, go_to, href, notify, path_to, refresh_every
+from penstock.console.server_status import SENSORS_MAX, SensorFacts, ServerStatus, TableFacts, place_columns
 from penstock.console.widgets.charts import redraw, timeline
-from penstock.console.widgets.data_table import column, counted, listing, said, set_rows, spark_points
-from penstock.console.widgets.parts import Tile, card, empty, facts, sure_to_drop
-from penstock.console.widgets.sensor_dialog import SensorDialog
+from penstock.console.widgets.data_table import column, counted, find_box, listing, said, set_rows, spark_points
+from penstock.console.widgets.parts import Tile, card, empty, facts_html, sure_to_drop
 from penstock.errors import PenstockError
 from penstock.server.http.decode import ARROW, CSV, JSON, NDJSON, PARQUET
 from penstock.server.routes.queries import quoted
@@ -50,7 +48,8 @@ class _View:
         self._open: str | None = None
         self.dialog = SensorDialog(table, self._changed)
         with head:
-            ui.button("Add a sensor", icon="add", on_click=self.dialog.add).props("unelevated").classes("main-action")
+            add = ui.button("Add a sensor", icon="add", on_click=lambda: self.dialog.open(None))
+            add.props("unelevated").classes("main-action")
             upload_button(self._name, self._changed)
             ui.button("Drop", icon="delete", on_click=self._ask_drop).props("flat").classes("danger")
         with ui.element("div").classes("tiles"):
@@ -60,11 +59,9 @@ class _View:
             self._late = Tile("Late")
         with card("Sensors") as bar:
             with bar:
-                search = ui.input(placeholder="Find").props('dense outlined clearable aria-label="Find"')
-                search.classes("fit-content")
-            self._list = listing(self._columns(), "name", clickable=True).classes("dots")
+                search = find_box()
+            self._list = listing(self._columns(), "name", opens=self.open).classes("dots")
             search.bind_value_to(self._list, "filter")
-            self._list.on("rowClick", lambda e: self.open(e.args[1]["name"]), [[], ["name"], None])
             self._none = empty("No sensors yet. Add one, or let the table discover them: WITH (discover = true).")
             self._many = empty(
                 f"More than {SENSORS_MAX:,} sensors: ask for them, SELECT * FROM penstock.sensors WHERE table_name = ..."
@@ -73,7 +70,7 @@ class _View:
             self._chart_card = over.parent_slot.parent if over.parent_slot is not None else over
             self._chart = ui.echart({}).classes("chart")
         with card("Definition"):
-            facts(_definition(table))
+            ui.html(facts_html(_definition(table)), sanitize=False)
         self._fill(moment)
 
     def _columns(self) -> list[dict[str, Any]]:
@@ -98,7 +95,7 @@ class _View:
     def open(self, name: str) -> None:
         if name in self._sensors:
             self._open = name
-            self.dialog.edit(self._sensors[name])
+            self.dialog.open(self._sensors[name])
 
     async def _changed(self) -> None:
         console().status_cache.expire()
@@ -135,33 +132,26 @@ class _View:
         """The sensors with the highest values now: those one looks for."""
         lines = sorted((s for s in found.sensors if s.trail), key=lambda s: -s.trail[-1][1])[:8]
         self._chart_card.set_visibility(bool(lines))
-        series = [(_called(s), [(at * 1000.0, v) for at, v in s.trail]) for s in lines]
+        names = [f"{s.name} {s.label}" if s.label else s.name for s in lines]
+        series = [(n, [(at * 1000.0, v) for at, v in s.trail]) for n, s in zip(names, lines, strict=True)]
         redraw(self._chart, timeline(series, found.shown_field or ""))
 
     async def _ask_drop(self) -> None:
-        if (
-            await sure_to_drop(
-                "table", "Its sensors, its readings and the standing queries that read it are gone for good."
-            )
-            and await attempt(f"DROP TABLE {quoted(self._name)} CASCADE") is not None
-        ):
+        gone = "Its sensors, its readings and the standing queries that read it are gone for good."
+        if await sure_to_drop("table", gone) and await attempt(f"DROP TABLE {quoted(self._name)} CASCADE") is not None:
             go_to("sensors")
-
-
-def _called(sensor: SensorFacts) -> str:
-    return f"{sensor.name} {sensor.label}" if sensor.label else sensor.name
 
 
 def _row(sensor: SensorFacts, table: TableFacts, now_us: int) -> dict[str, Any]:
     value = sensor.values.get(table.shown_field) if table.shown_field else next(iter(sensor.values.values()), None)
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    by = value if is_number or value is None else str(cell(value))
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
+        value = str(cell(value))
     return {
         "name": sensor.name,
         "href": path_to("sensors", table.name, sensor=sensor.name),
         "state": sensor.state,
         **{f"static_{n}": cell(v) for n, v in sensor.static.items()},
-        **said("value", number(value) if is_number or value is None else str(cell(value)), by),
+        **said("value", value if isinstance(value, str) else number(value), value),
         "spark": spark_points(sensor.trail),
         **said("rate", number(sensor.rate), sensor.rate),
         **said("last", age(sensor.last_us, now_us), sensor.last_us),
@@ -173,18 +163,14 @@ def _row(sensor: SensorFacts, table: TableFacts, now_us: int) -> dict[str, Any]:
 
 def _definition(table: dict[str, Any]) -> list[tuple[str, str]]:
     stream, options = table["stream"], table["options"]
-    rows = [
+    return [
         ("key", ", ".join(table["key"])),
         ("columns", ", ".join(f"{c['name']} {c['type']}" for c in table["columns"])),
-    ]
-    if stream:
-        rows.append(("read by", stream["connector"] or "no connector: readings are pushed"))
-    rows += [
+        *([("read by", stream["connector"] or "no connector: readings are pushed")] if stream else []),
         ("time", "the sensors' own" if options["time"] == "valid" else "when a reading comes in"),
         ("out of order", options["out_of_order"]),
         ("kept for", options["retention"] or "ever"),
     ]
-    return rows
 
 
 _KINDS = {".csv": CSV, ".parquet": PARQUET, ".json": JSON, ".ndjson": NDJSON, ".jsonl": NDJSON, ".arrow": ARROW}
@@ -200,8 +186,7 @@ def upload_button(table: str, changed: Callable[[], Awaitable[None]]) -> None:
     button.on("click", js_handler=f"() => window.penstockUpload(...{arguments})")
 
     async def tell(event: events.GenericEventArguments) -> None:
-        text, kind = _said(event.args)
-        ui.notify(text, type=kind, position="top", multi_line=True, timeout=8000, close_button="Close")
+        notify(*_said(event.args))
         await changed()
 
     ui.on(_EVENT, tell)
@@ -217,7 +202,132 @@ def _said(found: dict[str, Any]) -> tuple[str, Literal["positive", "warning", "n
     first = found.get("first")
     if not isinstance(first, dict):
         return f"{stored}.", "positive"
-    refused = (
-        f"{found.get('refused'):,} refused, the first of them, number {first['index'] + 1}, because: {first['message']}"
-    )
-    return f"{stored}, {refused}.", "warning"
+    why = f"the first of them, number {first['index'] + 1}, because: {first['message']}"
+    return f"{stored}, {found.get('refused'):,} refused, {why}.", "warning"
+
+
+class SensorDialog:
+    """Opened for one sensor after the other; while open it follows the sensor."""
+
+    def __init__(self, table: dict[str, Any], changed: Callable[[], Awaitable[None]]) -> None:
+        self._table = table
+        self._changed = changed
+        self._name: str = table["name"]
+        self._columns = [(c.name, str(c.type)) for c in console().database.catalog_table(self._name).columns]
+        stream = table["stream"]
+        self._address: str = stream["name"] if stream else ""
+        if stream and stream["connector"]:  # where a sensor is, for kinds that the server connects to
+            self._columns.append((self._address, "address"))
+        self._sensor: SensorFacts | None = None
+        self._inputs: dict[str, ui.input] = {}
+        with ui.dialog() as self._dialog, ui.card():
+            self._title = ui.html("", sanitize=False)
+            self._live = ui.element("div").style("display: grid; gap: 10px")
+            with self._live:
+                self._chart = ui.echart({}).classes("chart low")
+                self._facts = ui.html("", sanitize=False)
+            self._form = ui.element("div").style("display: grid; gap: 10px")
+            with ui.element("div").classes("row-line"):
+                self._remove = ui.button("Remove", icon="delete", on_click=self._delete).props("flat").classes("danger")
+                ui.element("div").classes("grow")
+                ui.button("Close", on_click=self._dialog.close).props("flat").classes("quiet")
+                ui.button("Save", on_click=self._save).props("unelevated").classes("main-action")
+
+    def open(self, sensor: SensorFacts | None) -> None:
+        """For a sensor, or for a new one."""
+        self._sensor = sensor
+        title = f"Add a sensor to {self._name}" if sensor is None else f"{self._name} {sensor.name}"
+        self._title.set_content(f"<h2>{escape(title)}</h2>")
+        self._live.set_visibility(sensor is not None)
+        self._remove.set_visibility(sensor is not None)
+        self._fill_form()
+        if sensor is not None:
+            self.follow(sensor, None)
+        self._dialog.open()
+
+    def follow(self, sensor: SensorFacts, field: str | None) -> None:
+        """What it says now."""
+        if self._sensor is None or sensor.name != self._sensor.name:
+            return
+        now_us = console().database.clock.now_us()
+        self._chart.set_visibility(len(sensor.trail) > 1)
+        line = (field or "value", [(s * 1000.0, v) for s, v in sensor.trail])
+        redraw(self._chart, timeline([line], field or ""))
+        said = ", ".join(f"{n} {cell(v)}" for n, v in sensor.values.items()) or NOTHING
+        rows = [
+            ("state", f"{sensor.state} ({sensor.says})"),
+            ("last reading", f"{said}, {age(sensor.last_us, now_us)}"),
+            ("rate", f"{number(sensor.rate)} per second"),
+            ("counts", ", ".join(f"{n} {c:,}" for n, c in sensor.counts.items() if c or n == "readings")),
+        ]
+        if sensor.last_error:
+            rows.append(("last error", sensor.last_error))
+        self._facts.set_content(facts_html(rows))
+
+    def _known(self) -> dict[str, Any]:
+        """The static values and the address of the sensor, as they are now."""
+        return {} if self._sensor is None else {**self._sensor.static, self._address: self._sensor.address}
+
+    def _fill_form(self) -> None:
+        self._form.clear()
+        known = self._known()
+        with self._form:
+            for name, kind in self._columns:
+                value = known.get(name)
+                field = ui.input(f"{name} ({kind})", value="" if value is None else str(value)).props("outlined dense")
+                if self._sensor is not None and name in self._table["key"]:
+                    field.props("readonly")
+                self._inputs[name] = field
+
+    async def _save(self) -> None:
+        given = {name: _typed(str(self._inputs[name].value or ""), kind) for name, kind in self._columns}
+        if self._sensor is None:
+            names = ", ".join(quoted(n) for n in given)
+            places = ", ".join(f"${i + 1}" for i in range(len(given)))
+            insert = f"INSERT INTO {quoted(self._name)} ({names}) VALUES ({places})"
+            done = await attempt(insert, list(given.values()), "Added.")
+        else:
+            known = self._known()
+            changed = {n: v for n, v in given.items() if v != known.get(n) and n not in self._table["key"]}
+            if not changed:
+                self._dialog.close()
+                return
+            sets = ", ".join(f"{quoted(n)} = ${i + 1}" for i, n in enumerate(changed))
+            where, keys = self._where(len(changed))
+            update = f"UPDATE {quoted(self._name)} SET {sets} WHERE {where}"
+            done = await attempt(update, [*changed.values(), *keys], "Saved.")
+        if done is not None:
+            await self._finish()
+
+    async def _finish(self) -> None:
+        """What is below shows the change before it is seen."""
+        await self._changed()
+        self._dialog.close()
+
+    def _where(self, before: int) -> tuple[str, list[Any]]:
+        assert self._sensor is not None
+        key = self._sensor.key
+        terms = " AND ".join(f"{quoted(n)} = ${before + i + 1}" for i, n in enumerate(key))
+        return terms, list(key.values())
+
+    async def _delete(self) -> None:
+        where, keys = self._where(0)
+        if await attempt(f"DELETE FROM {quoted(self._name)} WHERE {where}", keys, "Removed.") is not None:
+            await self._finish()
+
+
+_READ: dict[str, Callable[[str], Any]] = {
+    "INT": int,
+    "BIGINT": int,
+    "DOUBLE": float,
+    "BOOLEAN": lambda text: {"true": True, "false": False}[text.lower()],
+}
+
+
+def _typed(text: str, kind: str) -> Any:
+    """What was typed, as its column has it; what does not fit stays text, and the database says so."""
+    text = text.strip()
+    try:
+        return _READ.get(kind, str)(text) if text else None
+    except (ValueError, KeyError):
+        return text

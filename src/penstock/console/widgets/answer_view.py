@@ -1,30 +1,118 @@
-"""An answer on a page: as a table or as a chart, to be changed in place while it lives, and to be taken away."""
+"""An answer as a table or a chart: which column is time, which are numbers, which tells the lines apart."""
 
 from __future__ import annotations
 
 import io
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from nicegui import ui
 
 from penstock.console.formats import cell
-from penstock.console.widgets.charts import redraw
+from penstock.console.widgets.charts import bars, redraw, scatter, timeline
 from penstock.console.widgets.data_table import HEAD, TABLE, column, set_rows
 from penstock.console.widgets.parts import empty
-from penstock.console.widgets.result_chart import (
-    Axes,
-    Kind,
-    chart_of,
-    guess,
-    is_measured,
-    labels_of,
-    numbers_of,
-    times_of,
-)
 from penstock.json_rows import unique_names
 from penstock.views.results import Result
+
+Kind = Literal["time", "bar", "scatter"]
+POINTS_MAX = 5_000
+LINES_MAX = 12
+BARS_MAX = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Axes:
+    """What stands where. `by` splits the points into lines."""
+
+    kind: Kind
+    x: str | None
+    y: tuple[str, ...]
+    by: str | None = None
+
+
+_NUMBERS = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
+_TIMES, _TEXTS = (pa.types.is_timestamp,), (pa.types.is_string,)
+_LABELS = (pa.types.is_string, pa.types.is_integer)
+
+
+def _columns(table: pa.Table, kinds: Sequence[Callable[[pa.DataType], bool]]) -> list[str]:
+    return [f.name for f in table.schema if any(is_kind(f.type) for is_kind in kinds)]
+
+
+def guess(table: pa.Table) -> Axes | None:
+    """The chart that people most likely want; None where there is no number."""
+    numbers, times, texts = (_columns(table, kinds) for kinds in (_NUMBERS, _TIMES, _TEXTS))
+    measures = [n for n in numbers if not _is_name(n)] or numbers
+    if not measures:
+        return None
+    if times:
+        time = "ts" if "ts" in times else times[0]
+        return Axes("time", time, (measures[-1],), _splitting(table, {time, measures[-1]}))
+    if texts and table.num_rows <= BARS_MAX:
+        return Axes("bar", texts[0], tuple(measures[:3]))
+    if len(numbers) >= 2:
+        return Axes("scatter", numbers[0], (next(n for n in reversed(numbers) if n != numbers[0]),))
+    return Axes("bar", texts[0] if texts else None, tuple(measures[:3]))
+
+
+def chart_of(table: pa.Table, axes: Axes) -> dict[str, Any]:
+    """The options of the chart; of many rows the last ones."""
+    rows = table.slice(max(0, table.num_rows - POINTS_MAX))
+    if axes.kind == "time" and axes.x is not None:
+        order = pc.sort_indices(rows, sort_keys=[(axes.x, "ascending")])
+        rows = rows.take(order)
+        return timeline(_lines(rows, axes, [t and t.timestamp() * 1000 for t in rows.column(axes.x).to_pylist()]))
+    if axes.kind == "scatter" and axes.x is not None and axes.y:
+        return scatter(_lines(rows, axes, _floats(rows.column(axes.x))), axes.x, axes.y[0])
+    rows = rows.slice(0, BARS_MAX)
+    labels = rows.column(axes.x).to_pylist() if axes.x else range(1, rows.num_rows + 1)
+    return bars([str(cell(v)) for v in labels], [(name, _floats(rows.column(name))) for name in axes.y])
+
+
+def is_measured(table: pa.Table, axes: Axes) -> bool:
+    """Whether what is drawn upwards is measured and not a number that is a name."""
+    kinds = [table.schema.field(y).type for y in axes.y]
+    return any(pa.types.is_floating(k) or pa.types.is_decimal(k) for k in kinds)
+
+
+def _lines(rows: pa.Table, axes: Axes, xs: Sequence[float | None]) -> list[tuple[str, list[Any]]]:
+    found: dict[str, list[Any]] = {}
+    names = rows.column(axes.by).to_pylist() if axes.by else None
+    for y in axes.y:
+        for place, (x, value) in enumerate(zip(xs, _floats(rows.column(y)), strict=True)):
+            name = y if names is None else str(cell(names[place]))
+            if len(axes.y) > 1 and names is not None:
+                name = f"{name} · {y}"
+            if x is not None and (name in found or len(found) < LINES_MAX):
+                found.setdefault(name, []).append((x, value))
+    return list(found.items())
+
+
+def _splitting(table: pa.Table, taken: set[str]) -> str | None:
+    """A column with a few values, most likely the sensor's name."""
+    for name in _columns(table, _LABELS):
+        if name in taken or not table.num_rows:
+            continue
+        distinct = pc.count_distinct(table.column(name)).as_py()
+        if 1 < distinct <= LINES_MAX * 5 and distinct < table.num_rows:
+            return name
+    return None
+
+
+def _is_name(column: str) -> bool:
+    """Numbers that are names: of sensors mostly."""
+    name = column.lower()
+    return name in ("id", "x", "y", "lat", "lon") or name.endswith(("_id", " id"))
+
+
+def _floats(column: pa.ChunkedArray) -> list[float | None]:
+    return [None if v is None or v != v else float(v) for v in column.to_pylist()]
+
 
 ROWS_SHOWN = 1_000
 _KINDS: dict[Kind, str] = {"time": "Over time", "bar": "Bars", "scatter": "Scatter"}
@@ -64,47 +152,40 @@ class AnswerView:
         if self._schema is None or not table.schema.equals(self._schema) or self._axes is None:
             self._schema = table.schema
             self._axes = guess(table)
-            self._offer()
+            if self._axes is not None:
+                self._offer(self._axes)
             if self._chart_first and self._axes is not None:
                 self._look.value = "chart" if is_measured(table, self._axes) else "table"
         self._draw()
 
-    def _offer(self) -> None:
-        axes, table = self._axes, self._table
+    def _offer(self, axes: Axes) -> None:
+        """Fill the selects with the columns that fit, and choose those of `axes`."""
         self._filling = True
-        if axes is not None:
-            kinds = {k: t for k, t in _KINDS.items() if k != "time" or times_of(table)}
-            self._kind.set_options(kinds, value=axes.kind)
-            self._offer_columns(axes)
-        self._filling = False
-
-    def _offer_columns(self, axes: Axes) -> None:
-        table = self._table
-        xs = {"time": times_of(table), "bar": table.schema.names, "scatter": numbers_of(table)}[axes.kind]
+        numbers, times = _columns(self._table, _NUMBERS), _columns(self._table, _TIMES)
+        self._kind.set_options({k: t for k, t in _KINDS.items() if k != "time" or times}, value=axes.kind)
+        xs = {"time": times, "bar": self._table.schema.names, "scatter": numbers}[axes.kind]
         self._x.set_options(xs, value=axes.x if axes.x in xs else next(iter(xs), None))
-        numbers = numbers_of(table)
         self._y.set_options(numbers, value=axes.y[0] if axes.y and axes.y[0] in numbers else next(iter(numbers), None))
-        per = {"": "–", **{n: n for n in labels_of(table)}}
+        per = {"": "–", **{n: n for n in _columns(self._table, _LABELS)}}
         self._by.set_options(per, value=axes.by if axes.by in per else "")
         self._by.set_visibility(axes.kind != "bar")
+        self._filling = False
 
     def _chosen(self) -> None:
         if self._filling or self._axes is None:
             return
-        kind: Kind = self._kind.value
-        changed = kind != self._axes.kind
-        several = self._axes.y[1:] if kind == "bar" and not changed else ()
-        self._axes = Axes(
-            kind, self._x.value, (self._y.value, *several), (self._by.value or None) if kind != "bar" else None
-        )
-        if changed:
-            self._filling = True
-            self._offer_columns(self._axes)
-            self._filling = False
-            self._axes = Axes(
-                kind, self._x.value, (self._y.value,), (self._by.value or None) if kind != "bar" else None
-            )
+        before, chosen = self._axes, self._selected()
+        if chosen.kind != before.kind:
+            self._offer(chosen)
+            chosen = self._selected()
+        elif chosen.kind == "bar":
+            chosen = replace(chosen, y=(*chosen.y, *before.y[1:]))
+        self._axes = chosen
         self._draw()
+
+    def _selected(self) -> Axes:
+        kind: Kind = self._kind.value
+        return Axes(kind, self._x.value, (self._y.value,), (self._by.value or None) if kind != "bar" else None)
 
     def _draw(self) -> None:
         filled = bool(self._table.num_rows)
@@ -121,11 +202,9 @@ class AnswerView:
 
     def _fill_rows(self) -> None:
         names = unique_names(self._table.schema.names)
-        kinds = self._table.schema.types
-        numeric = [pa.types.is_integer(k) or pa.types.is_floating(k) or pa.types.is_decimal(k) for k in kinds]
-        self._rows.columns = [
-            column(n, right=right and place > 0) for place, (n, right) in enumerate(zip(names, numeric, strict=True))
-        ]
+        numeric = [any(is_number(kind) for is_number in _NUMBERS) for kind in self._table.schema.types]
+        numeric[:1] = [False]  # the first column stands at the left
+        self._rows.columns = [column(n, right=right) for n, right in zip(names, numeric, strict=True)]
         first = max(0, self._table.num_rows - ROWS_SHOWN) if self._newest_first else 0
         shown = self._table.slice(first, ROWS_SHOWN)
         values = zip(*(c.to_pylist() for c in shown.columns), strict=True)

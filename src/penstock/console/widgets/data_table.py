@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from nicegui import ui
@@ -62,22 +62,31 @@ def counted(name: str, count: int | None) -> dict[str, Any]:
     return said(name, "–" if count is None else f"{count:,}", count)
 
 
-def listing(columns: list[dict[str, Any]], key: str, per_page: int = 50, clickable: bool = False) -> ui.table:
+def listing(
+    columns: list[dict[str, Any]],
+    key: str,
+    per_page: int = 50,
+    opens: Callable[[str], None] | None = None,
+    opened_by: str = "name",
+) -> ui.table:
     """A dense table. Its rows are set later; columns `state` are chips and `spark` lines.
 
-    Rows of a clickable one have an `href`, which their first cell leads to.
+    With `opens`, a click on a row calls it with the row's `opened_by`. Such rows have an `href`, which their first cell leads to.
     """
     found = ui.table(columns=columns, rows=[], row_key=key, pagination=per_page).props(TABLE)
-    found.classes("list clickable" if clickable else "list")
+    found.classes("list" if opens is None else "list clickable")
     found.add_slot("header-cell", HEAD)
-    names = {c["name"] for c in columns}
-    if clickable:
+    found.add_slot("body-cell-state", _STATE)
+    found.add_slot("body-cell-spark", _SPARK)
+    if opens is not None:
         found.add_slot(f"body-cell-{columns[0]['name']}", _LINK)
-    if "state" in names:
-        found.add_slot("body-cell-state", _STATE)
-    if "spark" in names:
-        found.add_slot("body-cell-spark", _SPARK)
+        found.on("rowClick", lambda event: opens(event.args[1][opened_by]), [[], [opened_by], None])
     return found
+
+
+def find_box() -> ui.input:
+    box = ui.input(placeholder="Find").props('dense outlined clearable aria-label="Find"')
+    return box.classes("fit-content")
 
 
 def set_rows(table: ui.table, rows: list[dict[str, Any]]) -> None:
@@ -95,16 +104,12 @@ def show_rows(table: ui.table, rows: list[dict[str, Any]], nothing: ui.label) ->
     nothing.set_visibility(not rows)
 
 
-def spark_points(trail: Sequence[tuple[int, float]], seconds: int = 120, width: int = 110, height: int = 26) -> str:
+def spark_points(trail: Sequence[tuple[int, float]]) -> str:
     """The points of a line through a sensor's last two minutes, scaled to its own least and greatest."""
     if len(trail) < 2:
         return ""
-    end = trail[-1][0]
+    end, seconds, width, height = trail[-1][0], 120, 110, 26
     low, high = min(v for _, v in trail), max(v for _, v in trail)
-    span = (high - low) or 1.0
-    points = []
-    for second, value in trail:
-        x = width - (end - second) / seconds * width
-        y = height - 2 - (value - low) / span * (height - 4) if high > low else height / 2
-        points.append(f"{x:.0f},{y:.1f}")
-    return " ".join(points)
+    scale = (height - 4) / (high - low) if high > low else 0.0
+    bottom = height - 2 if high > low else height / 2
+    return " ".join(f"{width - (end - s) / seconds * width:.0f},{bottom - (v - low) * scale:.1f}" for s, v in trail)

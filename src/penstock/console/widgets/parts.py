@@ -1,4 +1,4 @@
-"""Small pieces that several pages are made of: tiles with a figure, cards, chips, facts."""
+"""Small pieces that several pages are made of: tiles with a figure, cards, facts."""
 
 from __future__ import annotations
 
@@ -40,16 +40,8 @@ def card(title: str | None = None) -> Iterator[ui.element]:
         yield head
 
 
-def chip(text: str, kind: str = "") -> ui.label:
-    return ui.label(text).classes(f"chip {kind or text}")
-
-
-def facts(rows: Sequence[tuple[str, str]]) -> ui.html:
-    """Names on the left, what they are on the right."""
-    return ui.html(facts_html(rows), sanitize=False)
-
-
 def facts_html(rows: Sequence[tuple[str, str]]) -> str:
+    """Names on the left, what they are on the right."""
     cells = "".join(f"<div>{escape(name)}</div><div>{escape(value)}</div>" for name, value in rows)
     return f'<div class="facts">{cells}</div>'
 

@@ -17,11 +17,12 @@ from penstock.server.http.body_limits import (
     UNKNOWN_ROLE_MAX_BYTES,
     UNKNOWN_ROLE_S,
     Body,
+    BudgetShare,
     too_large,
 )
-from penstock.server.http.budget import BudgetShare
 from penstock.server.http.context import Context
 from penstock.server.http.decode import json_size
+from penstock.server.http.errors import first_mistake
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -35,9 +36,8 @@ def media_type_of(request: Request) -> str:
     """The content type without parameters; bodies in another encoding are refused."""
     encoding = request.headers.get("content-encoding", "identity").lower()
     if encoding != "identity":
-        raise error(
-            "unsupported_media_type", media_type=f"{encoding}-encoded", hint="send the body without Content-Encoding"
-        )
+        hint = "send the body without Content-Encoding"
+        raise error("unsupported_media_type", media_type=f"{encoding}-encoded", hint=hint)
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
@@ -123,10 +123,8 @@ def _parsed(model: type[M], body: Body) -> M:
     try:
         return model.model_validate_json(body)
     except ValidationError as problem:
-        first = problem.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        detail = f"{where}: {first['msg']}" if where else first["msg"]
-        raise error("invalid_body", detail=detail) from None
+        mistakes = problem.errors(include_url=False, include_input=False)
+        raise error("invalid_body", detail=first_mistake(mistakes)) from None
 
 
 _GZIP = 16 + zlib.MAX_WBITS

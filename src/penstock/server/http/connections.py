@@ -15,8 +15,7 @@ from websockets.frames import Frame
 from websockets.http11 import Request
 
 from penstock.errors import PenstockError
-from penstock.server.http.body_limits import UNKNOWN_ROLE_MAX_BYTES, UNKNOWN_ROLE_S
-from penstock.server.http.budget import BudgetShare, ByteBudget
+from penstock.server.http.body_limits import UNKNOWN_ROLE_MAX_BYTES, UNKNOWN_ROLE_S, BudgetShare, ByteBudget
 
 # The address and all headers of a request.
 HEAD_MAX_BYTES = 32 << 10
@@ -53,10 +52,12 @@ class HttpConnection(HttpToolsProtocol):
         super().data_received(data)
         if self._is_upgraded:
             return  # the transport is the WebSocket's now
+        cycle: Any = self.cycle
+        is_answering = cycle is not None and not cycle.response_complete
         self._stalled_bytes = self._stalled_bytes + len(data) if self._steps == before else 0
         if self._stalled_bytes > HEAD_MAX_BYTES and not self.transport.is_closing():
             self.send_400_response("The head of the request is too long.")
-        elif self._deadline is None and not self._is_answering():
+        elif self._deadline is None and not is_answering:
             self._start_deadline()
 
     def handle_websocket_upgrade(self) -> None:
@@ -106,10 +107,6 @@ class HttpConnection(HttpToolsProtocol):
         # A body that still comes has its own deadline; its sender may not have read the answer yet.
         if self._message_ended:
             super().timeout_keep_alive_handler()
-
-    def _is_answering(self) -> bool:
-        cycle: Any = self.cycle
-        return cycle is not None and not cycle.response_complete
 
     def _count_head(self, size: int) -> None:
         self._head_bytes += size

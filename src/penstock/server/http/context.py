@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from starlette.requests import HTTPConnection, Request
+from starlette.types import Receive
 
 from penstock.errors import error
 from penstock.security.caller import ANONYMOUS, Caller, Role, require
 from penstock.security.users import Users
-from penstock.server.http.access import USER_HEADER, RateLimits
-from penstock.server.http.budget import ByteBudget
-from penstock.server.http.counters import RequestCounters
-from penstock.server.http.sessions import Sessions
+from penstock.server.http.access import USER_HEADER, RateLimits, Sessions
+from penstock.server.http.body_limits import ByteBudget
+from penstock.server.http.middleware import RequestCounters
 from penstock.server.http.thread_pools import Workers
 from penstock.settings import Settings
 from penstock.statements.permissions import the_caller
@@ -34,9 +34,8 @@ class Lifecycle:
 
     def require_ready(self) -> None:
         if not self.ready:
-            raise error(
-                "not_ready", detail=f"the server is not ready: {self.reason}", hint="try again in a few seconds"
-            )
+            detail = f"the server is not ready: {self.reason}"
+            raise error("not_ready", detail=detail, hint="try again in a few seconds")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +75,12 @@ def context_of(request: Request) -> Context:
     context: Context = request.app.state.context
     context.lifecycle.require_ready()
     return context
+
+
+async def until_gone(receive: Receive) -> None:
+    """Return when the client has closed its connection."""
+    while (await receive())["type"] not in ("http.disconnect", "websocket.disconnect"):
+        pass
 
 
 F = TypeVar("F", bound=Callable[..., Any])

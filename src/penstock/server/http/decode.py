@@ -24,9 +24,8 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from penstock.errors import PenstockError, error
-from penstock.server.http.arrow_messages import measure_arrow
 from penstock.server.http.body_limits import Body
-from penstock.server.http.parquet_pages import check_footer, measure_parquet
+from penstock.server.http.unpacked_size import check_footer, measure_arrow, measure_parquet
 
 Readings: TypeAlias = pa.Table | list[dict[str, Any]]
 
@@ -41,6 +40,7 @@ UNPACKED_MAX_BYTES = 1 << 30
 UNCOUNTED_BYTES = 1 << 20
 COLUMNS_MAX = 4_096
 CSV_HEADER_MAX_BYTES = 256 << 10
+CSV_PARSE = pa_csv.ParseOptions(newlines_in_values=True)
 # A thrift list or text of a Parquet footer that is longer is refused.
 _FOOTER_LIST_MAX = 1 << 16
 _FOOTER_TEXT_MAX = 4 << 20
@@ -148,22 +148,23 @@ def _decode_csv(body: Body, room: BodyLimits) -> Readings:
         raise error("invalid_body", detail="a CSV body starts with a line of column names")
     _check_csv_header(body)
     try:
-        names = pa_csv.open_csv(pa.BufferReader(body), parse_options=_CSV_PARSE).schema.names
+        names = pa_csv.open_csv(pa.BufferReader(body), parse_options=CSV_PARSE).schema.names
         _refuse_repeated(names)
         # Each value has an offset, and a bit that says whether it is there.
         values = min(body.count(b"\n") + 1, room.max_rows) * len(names)
         room.check_size(len(body) + 5 * min(values, len(body)))
-        as_text = pa_csv.ConvertOptions(
-            column_types={name: pa.string() for name in names},
-            # As PostgreSQL reads CSV: nothing between the commas is NULL, "" is the empty text.
-            null_values=[""],
-            strings_can_be_null=True,
-            quoted_strings_can_be_null=False,
-        )
-        with pa_csv.open_csv(pa.BufferReader(body), parse_options=_CSV_PARSE, convert_options=as_text) as reader:
+        with pa_csv.open_csv(pa.BufferReader(body), parse_options=CSV_PARSE, convert_options=as_text(names)) as reader:
             return _whole_table(reader, reader.schema, room)
     except pa.ArrowInvalid as problem:
         raise error("invalid_body", detail=f"not CSV: {problem}") from None
+
+
+def as_text(names: list[str]) -> pa_csv.ConvertOptions:
+    """As PostgreSQL reads CSV: nothing between the commas is NULL, "" is the empty text. The table's types decide what it means."""
+    types = {name: pa.string() for name in names}
+    return pa_csv.ConvertOptions(
+        column_types=types, null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=False
+    )
 
 
 def _check_csv_header(body: Body) -> None:
@@ -189,9 +190,6 @@ def _has_more(lines: Iterator[list[str]]) -> bool:
 def _check_columns(columns: int) -> None:
     if columns > COLUMNS_MAX:
         raise error("invalid_body", detail=f"there are {columns} columns; {COLUMNS_MAX} are the most")
-
-
-_CSV_PARSE = pa_csv.ParseOptions(newlines_in_values=True)
 
 
 def _decode_arrow(body: Body, room: BodyLimits) -> Readings:
@@ -250,62 +248,37 @@ def _whole_table(batches: Iterable[pa.RecordBatch], schema: pa.Schema, room: Bod
     return pa.Table.from_batches(found, schema)
 
 
-# Types of most columns. Their values never share their bytes.
-_OWN_BYTES = frozenset(
-    type_.id
-    for type_ in (
-        *(pa.null(), pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32()),
-        *(pa.uint64(), pa.float16(), pa.float32(), pa.float64(), pa.string(), pa.large_string(), pa.binary()),
-        *(pa.large_binary(), pa.timestamp("us"), pa.date32(), pa.date64(), pa.decimal128(1)),
-    )
-)
-
-
 def _refuse_shared(schema: pa.Schema) -> None:
     """Refuse types with values that may share their bytes, except where `_values_size` knows what they take apart."""
     for field in schema:
-        if field.type.id in _OWN_BYTES:
+        if _is_view(field.type):
             continue
-        if pa.types.is_dictionary(field.type):
-            inside = [field.type.value_type]
-        elif pa.types.is_string_view(field.type) or pa.types.is_binary_view(field.type):
-            inside = []
-        else:
-            inside = [field.type]
-        for type_ in inside:
-            if _shares(type_):
-                raise error("invalid_body", detail=f'column "{field.name}": {type_} is not understood')
+        inside = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+        if any(word in str(inside) for word in ("dictionary", "run_end_encoded", "_view", "extension")):
+            raise error("invalid_body", detail=f'column "{field.name}": {inside} is not understood')
 
 
-def _shares(type_: pa.DataType) -> bool:
-    text = str(type_)
-    return any(word in text for word in ("dictionary", "run_end_encoded", "_view", "extension"))
+def _is_view(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_string_view(type_) or pa.types.is_binary_view(type_))
 
 
 def _values_size(table: pa.Table) -> int:
     """Bytes of values that share theirs with others, once each has its own."""
     size = 0
-    for column in table.columns:
-        if column.type.id in _OWN_BYTES:
-            continue
-        for chunk in column.chunks:
-            if pa.types.is_dictionary(chunk.type):
-                size += _dictionary_size(chunk)
-            elif pa.types.is_string_view(chunk.type) or pa.types.is_binary_view(chunk.type):
-                views = chunk.buffers()[1]
-                if views is not None:
-                    # A view is 16 bytes, of which the first four are its length.
-                    lengths = np.frombuffer(views, np.int32)[chunk.offset * 4 : (chunk.offset + len(chunk)) * 4 : 4]
-                    size += int(np.maximum(lengths, 0).sum(dtype=np.int64))
+    for chunk in (chunk for column in table.columns for chunk in column.chunks):
+        if pa.types.is_dictionary(chunk.type):
+            size += _dictionary_size(chunk)
+        elif _is_view(chunk.type) and (views := chunk.buffers()[1]) is not None:
+            # A view is 16 bytes, of which the first four are its length.
+            lengths = np.frombuffer(views, np.int32)[chunk.offset * 4 : (chunk.offset + len(chunk)) * 4 : 4]
+            size += int(np.maximum(lengths, 0).sum(dtype=np.int64))
     return size
 
 
 def _dictionary_size(chunk: pa.DictionaryArray) -> int:
     values = chunk.dictionary
     kind = values.type
-    if any(
-        f(kind) for f in (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
-    ):
+    if kind in (pa.string(), pa.large_string(), pa.binary(), pa.large_binary()):
         lengths = pc.fill_null(pc.binary_length(values).cast(pa.int64()), 0)
         return int(pc.sum(lengths.take(chunk.indices)).as_py() or 0)
     if pa.types.is_nested(kind) or len(values) == 0:

@@ -26,21 +26,12 @@ def choose_format(accept: str | None) -> str:
     ranked: list[tuple[float, str]] = []
     for part in accept.split(","):
         name, *parameters = (piece.strip() for piece in part.split(";"))
-        quality = 1.0
-        for parameter in parameters:
-            key, _, value = parameter.partition("=")
-            if key.strip() == "q":
-                quality = _quality(value)
-        ranked.append((quality, name.lower()))
+        given = {key.strip(): value for key, _, value in (parameter.partition("=") for parameter in parameters)}
+        ranked.append((_quality(given.get("q", "1")), name.lower()))
+    offered = {"*/*": JSON, "application/*": JSON, "text/*": CSV, **{name: name for name in ENCODERS}}
     for quality, name in sorted(ranked, key=lambda pair: -pair[0]):
-        if quality <= 0:
-            continue
-        if name in ENCODERS:
-            return name
-        if name in ("*/*", "application/*"):
-            return JSON
-        if name == "text/*":
-            return CSV
+        if quality > 0 and name in offered:
+            return offered[name]
     raise error("unsupported_media_type", media_type=accept, hint="answers come as " + ", ".join(ENCODERS))
 
 
@@ -79,14 +70,8 @@ def columns_of(table: pa.Table) -> list[dict[str, str]]:
 
 def encode_event(event: Event) -> bytes:
     """The data of one server-sent event; rows are objects, since each event stands alone."""
-    return orjson.dumps(
-        {
-            "cycle": event.cycle,
-            "now": _time(event.now_us),
-            "columns": columns_of(event.table),
-            "rows": row_objects(event.table),
-        }
-    )
+    facts = {"cycle": event.cycle, "now": _time(event.now_us), "columns": columns_of(event.table)}
+    return orjson.dumps({**facts, "rows": row_objects(event.table)})
 
 
 def _time(us: int | None) -> str | None:
@@ -94,19 +79,13 @@ def _time(us: int | None) -> str | None:
 
 
 def _headers(result: Result) -> dict[str, str]:
-    facts = {
-        "Penstock-Cycle": result.cycle,
-        "Penstock-Now": _time(result.now_us),
-        "Penstock-Complete-From": _time(result.complete_from_us),
-        "Penstock-Done": result.done,
-    }
-    headers = {name: str(value) for name, value in facts.items() if value is not None}
-    if result.notices:
+    facts = describe(result)
+    notices = facts.pop("notices")
+    if notices:
         # Header values are Latin-1 at best, so the list travels as JSON in ASCII.
-        headers["Penstock-Notices"] = (
-            orjson.dumps(list(result.notices)).decode().encode("ascii", "backslashreplace").decode()
-        )
-    return headers
+        facts["notices"] = orjson.dumps(notices).decode().encode("ascii", "backslashreplace").decode()
+    # "complete_from" is Penstock-Complete-From.
+    return {f"Penstock-{name.replace('_', '-').title()}": str(v) for name, v in facts.items() if v is not None}
 
 
 def _encode_json(result: Result) -> bytes:

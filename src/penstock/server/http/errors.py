@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import orjson
 from fastapi import FastAPI
@@ -32,24 +34,28 @@ def internal_error() -> PenstockError:
     return error("internal_error", detail="the server met a problem of its own; its log has the details")
 
 
-def from_http(problem: HTTPException, method: str, path: str) -> PenstockError:
-    """What Starlette itself refuses: unknown paths, methods, unreadable requests."""
+def translated(request: Request, problem: Exception) -> PenstockError:
+    """What Starlette and FastAPI refuse themselves: unknown paths and methods, unreadable requests, wrong parameters."""
+    if isinstance(problem, PenstockError):
+        return problem
+    if isinstance(problem, RequestValidationError):
+        return error("invalid_parameter", detail=first_mistake(problem.errors(), skip=1))
+    assert isinstance(problem, HTTPException)
     if problem.status_code == 404:
-        return error("not_found", detail=f"there is nothing at {path}", hint="GET /openapi.json lists what there is")
+        detail = f"there is nothing at {request.url.path}"
+        return error("not_found", detail=detail, hint="GET /openapi.json lists what there is")
     if problem.status_code == 405:
         allowed = (problem.headers or {}).get("Allow")
-        hint = f"allowed: {allowed}" if allowed else None
-        return error("method_not_allowed", detail=f"{method} is not allowed at {path}", hint=hint)
-    if problem.status_code < 500:
-        return error("invalid_parameter", detail=str(problem.detail))
-    return error("internal_error", detail=str(problem.detail))
+        detail = f"{request.method} is not allowed at {request.url.path}"
+        return error("method_not_allowed", detail=detail, hint=f"allowed: {allowed}" if allowed else None)
+    condition = "invalid_parameter" if problem.status_code < 500 else "internal_error"
+    return error(condition, detail=str(problem.detail))
 
 
-def from_validation(problem: RequestValidationError) -> PenstockError:
-    """The first parameter that was wrong."""
-    first = problem.errors()[0]
-    where = ".".join(str(part) for part in first["loc"][1:])
-    return error("invalid_parameter", detail=f"{where}: {first['msg']}" if where else str(first["msg"]))
+def first_mistake(mistakes: Sequence[Any], skip: int = 0) -> str:
+    """The first that Pydantic found: where, without the first `skip` parts of the place, and what."""
+    where = ".".join(str(part) for part in mistakes[0]["loc"][skip:])
+    return f"{where}: {mistakes[0]['msg']}" if where else str(mistakes[0]["msg"])
 
 
 class ErrorBoundary:
@@ -82,21 +88,11 @@ class ErrorBoundary:
 def add_handlers(app: FastAPI) -> None:
     """Translate what FastAPI raises."""
 
-    async def penstock(_: Request, problem: Exception) -> Response:
-        assert isinstance(problem, PenstockError)
-        return error_response(problem)
-
-    async def http(request: Request, problem: Exception) -> Response:
-        assert isinstance(problem, HTTPException)
-        response = error_response(from_http(problem, request.method, request.url.path))
-        if problem.headers and "Allow" in problem.headers:
+    async def answer(request: Request, problem: Exception) -> Response:
+        response = error_response(translated(request, problem))
+        if isinstance(problem, HTTPException) and problem.headers and "Allow" in problem.headers:
             response.headers["Allow"] = problem.headers["Allow"]
         return response
 
-    async def validation(_: Request, problem: Exception) -> Response:
-        assert isinstance(problem, RequestValidationError)
-        return error_response(from_validation(problem))
-
-    app.add_exception_handler(PenstockError, penstock)
-    app.add_exception_handler(HTTPException, http)
-    app.add_exception_handler(RequestValidationError, validation)
+    for kind in (PenstockError, HTTPException, RequestValidationError):
+        app.add_exception_handler(kind, answer)

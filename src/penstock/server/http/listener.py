@@ -38,12 +38,9 @@ def is_loopback(host: str) -> bool:
 def check_token(settings: Settings) -> None:
     """The token of the settings is an admin's: one that can be guessed is refused before anything starts."""
     if settings.token and len(settings.token.strip()) < TOKEN_MIN_CHARS:
-        raise error(
-            "invalid_option",
-            option="token",
-            detail=f"it has fewer than {TOKEN_MIN_CHARS} characters",
-            hint='make one: python3 -c "import secrets; print(secrets.token_urlsafe(32))"',
-        )
+        detail = f"it has fewer than {TOKEN_MIN_CHARS} characters"
+        hint = 'make one: python3 -c "import secrets; print(secrets.token_urlsafe(32))"'
+        raise error("invalid_option", option="token", detail=detail, hint=hint)
 
 
 def check_proxies(settings: Settings) -> None:
@@ -64,11 +61,9 @@ def proxies_of(settings: Settings) -> list[str]:
 def check_exposure(settings: Settings) -> None:
     """Refuse, before anything starts, to listen on an address that others reach while callers need not sign in."""
     if not is_loopback(settings.host) and not Users(Path(settings.data), settings.token).required:
-        raise error(
-            "token_required",
-            detail=f"listening on {settings.host} lets other machines in, and there is neither a token nor a user",
-            hint="penstock user add NAME --role admin, or set PENSTOCK_TOKEN, or listen on 127.0.0.1",
-        )
+        detail = f"listening on {settings.host} lets other machines in, and there is neither a token nor a user"
+        hint = "penstock user add NAME --role admin, or set PENSTOCK_TOKEN, or listen on 127.0.0.1"
+        raise error("token_required", detail=detail, hint=hint)
 
 
 def check_tls(settings: Settings) -> None:
@@ -98,10 +93,6 @@ def bind(host: str, port: int) -> socket.socket:
         listener.listen(2048)
     except OSError as problem:
         listener.close()
-        raise error(
-            "address_in_use",
-            address=f"{host}:{port}",
-            detail=problem.strerror or str(problem),
-            hint="another server may run there; choose another --port",
-        ) from None
+        detail, hint = problem.strerror or str(problem), "another server may run there; choose another --port"
+        raise error("address_in_use", address=f"{host}:{port}", detail=detail, hint=hint) from None
     return listener

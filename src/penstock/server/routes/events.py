@@ -1,5 +1,9 @@
 """GET /v1/queries/{name}/events: results pushed as they are committed, as server-sent events.
 
+WebSocket /v1/queries/{name}/ws: the same results as JSON messages. They are `{"event": "rows", "cycle": 184, ...}`,
+`{"event": "ping", "cycle": 184}` every 15 s, and `{"event": "error", ...}` before the server closes. A client that reconnects
+asks for `from_cycle` = the last cycle it saw, plus one.
+
 A waiting subscriber costs no thread: the subscription calls back when there may be something, and one of a few
 threads fetches and encodes it. A slow reader is held back by its own connection, and slows no other reader.
 """
@@ -8,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,9 +21,11 @@ from fastapi import APIRouter, Query
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
+from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from penstock.errors import PenstockError, error
-from penstock.server.http.context import Context, context_of
+from penstock.server.http.access import GOING_AWAY, POLICY_VIOLATION
+from penstock.server.http.context import Context, context_of, until_gone
 from penstock.server.http.encode import encode_event
 from penstock.server.http.errors import internal_error, log
 from penstock.server.models import ERRORS
@@ -153,15 +160,11 @@ class Framing:
     problem: Callable[[PenstockError], bytes]
 
 
-def _ping(cycle: int) -> bytes:
-    # A ping moves Last-Event-ID on too: after a quiet hour, the cycle of the last row may be gone.
-    return b"event: ping\ndata: {}\n\n" if not cycle else b"id: %d\nevent: ping\ndata: {}\n\n" % cycle
-
-
 SERVER_SENT = Framing(
     hello=b"retry: 1000\n\n",  # says how soon a browser shall come back
     rows=lambda event: b"id: %d\nevent: rows\ndata: %b\n\n" % (event.cycle, encode_event(event)),
-    ping=_ping,
+    # A ping moves Last-Event-ID on too: after a quiet hour, the cycle of the last row may be gone.
+    ping=lambda cycle: (b"id: %d\n" % cycle if cycle else b"") + b"event: ping\ndata: {}\n\n",
     problem=lambda problem: b"event: error\ndata: " + orjson.dumps(problem.body()) + b"\n\n",
 )
 
@@ -228,3 +231,52 @@ def _next_frame(subscription: Subscription, framing: Framing) -> bytes | None:
         if len(frame) <= MOST_SHARED_BYTES:
             event.encoded[framing] = frame
     return frame
+
+
+MESSAGES = Framing(
+    hello=None,
+    rows=lambda event: b'{"event":"rows",' + encode_event(event)[1:],
+    ping=lambda cycle: b'{"event":"ping","cycle":%d}' % cycle,
+    problem=lambda problem: orjson.dumps({"event": "error", **problem.body()}),
+)
+
+
+@router.websocket("/{name}/ws")
+async def follow(
+    websocket: WebSocket,
+    name: str,
+    from_cycle: int | None = Query(default=None, ge=0),
+    changes: bool = Query(default=False),
+) -> None:
+    """Starts with the current answer or with `from_cycle`. What a client says is read and ignored."""
+    context: Context = websocket.app.state.context
+    # Accepted also where there is nothing to follow: a page only learns why from a message.
+    await websocket.accept()
+    sending = asyncio.ensure_future(_send(websocket, context, name, from_cycle, changes))
+    leaving = asyncio.ensure_future(until_gone(websocket.receive))
+    try:
+        await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in (sending, leaving):
+            task.cancel()
+        await asyncio.gather(sending, leaving, return_exceptions=True)
+
+
+async def _send(websocket: WebSocket, context: Context, name: str, from_cycle: int | None, changes: bool) -> None:
+    try:
+        try:
+            context.lifecycle.require_ready()
+            subscription = await open_subscription(context, name, from_cycle, changes)
+        except Exception as surprise:
+            problem = surprise if isinstance(surprise, PenstockError) else internal_error()
+            if problem is not surprise:
+                log.exception("a subscription could not be opened")
+            await websocket.send_text(MESSAGES.problem(problem).decode())
+            await websocket.close(POLICY_VIOLATION, problem.condition)
+            return
+        async with aclosing(stream_events(subscription, context, framing=MESSAGES)) as frames:  # type: ignore[type-var]
+            async for frame in frames:
+                await websocket.send_text(frame.decode())
+        await websocket.close(GOING_AWAY)
+    except (WebSocketDisconnect, RuntimeError):
+        return  # gone while we spoke

@@ -41,22 +41,18 @@ _CODES = {
 _VERSION = {"X-Influxdb-Version": f"v2-penstock-{__version__}", "X-Influxdb-Build": "OSS"}
 _CREATE_DATABASE = re.compile(r"\s*CREATE\s+DATABASE\s+\S.*", re.I | re.S)
 _LINES = {"text/plain": {"schema": {"type": "string"}, "example": "probes,site=north,sensor=1 ppm=37.5 1556813561098"}}
-_BODY = {"requestBody": {"required": True, "content": _LINES}}
-_ANSWERS: dict[int | str, dict[str, Any]] = {
-    204: {"description": "all of it is on disk"},
-    "4XX": {"description": "lines that were refused, and why; the others are on disk"},
-    "5XX": {"description": "the server's trouble; send it again"},
+_WRITE: dict[str, Any] = {
+    "status_code": 204,
+    "responses": {
+        204: {"description": "all of it is on disk"},
+        "4XX": {"description": "lines that were refused, and why; the others are on disk"},
+        "5XX": {"description": "the server's trouble; send it again"},
+    },
+    "openapi_extra": {"requestBody": {"required": True, "content": _LINES}},
 }
 
 
-@router.post(
-    "/api/v2/write",
-    summary="Write line protocol (InfluxDB 2)",
-    status_code=204,
-    response_class=Response,
-    responses=_ANSWERS,
-    openapi_extra=_BODY,
-)
+@router.post("/api/v2/write", summary="Write line protocol (InfluxDB 2)", **_WRITE)
 async def write_v2(
     request: Request,
     precision: str = Query("ns", description="unit of the timestamps: ns, us, ms or s"),
@@ -67,14 +63,7 @@ async def write_v2(
     return await _write(request, precision)
 
 
-@router.post(
-    "/write",
-    summary="Write line protocol (InfluxDB 1)",
-    status_code=204,
-    response_class=Response,
-    responses=_ANSWERS,
-    openapi_extra=_BODY,
-)
+@router.post("/write", summary="Write line protocol (InfluxDB 1)", **_WRITE)
 async def write_v1(
     request: Request,
     precision: str = Query("ns", description="unit of the timestamps: n, ns, u, us, ms, s, m or h"),
@@ -139,7 +128,7 @@ def _answer(status: int, body: dict[str, Any]) -> Response:
     return Response(orjson.dumps(body), status, headers, media_type="application/json")
 
 
-@router.get("/ping", summary="Whether the server is there", response_class=Response, status_code=204)
+@router.get("/ping", summary="Whether the server is there", status_code=204)
 @router.head("/ping", include_in_schema=False)
 async def ping(request: Request) -> Response:
     """What clients of InfluxDB ask first."""
@@ -149,7 +138,6 @@ async def ping(request: Request) -> Response:
 @router.post(
     "/query",
     summary="CREATE DATABASE, as clients of InfluxDB 1 ask before they write",
-    response_class=Response,
     openapi_extra={
         "requestBody": {
             "content": {

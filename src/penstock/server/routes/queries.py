@@ -1,4 +1,4 @@
-"""/v1/queries: standing queries, registered, shown, changed, invoked and dropped."""
+"""/v1/queries: standing queries, registered, shown, changed, invoked and dropped. /v1/tables: the tables, with live state per sensor."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.server.http.body import read_model
 from penstock.server.http.context import context_of, user_of
 from penstock.server.http.encode import choose_format, encode_result, json_response
 from penstock.server.models import ANSWER, ERRORS, NewQueries, QueryChange, Registrations, json_body
-from penstock.server.routes.statements import run_definition, run_statement
+from penstock.server.routes.statements import in_turn, run_statement
 
 router = APIRouter(prefix="/v1/queries", tags=["queries"], responses=ERRORS)
 
@@ -26,7 +26,7 @@ def text_literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-@router.get("", summary="List standing queries", response_class=Response)
+@router.get("", summary="List standing queries")
 async def list_queries(request: Request) -> Response:
     context = context_of(request)
     return await context.workers.catalog.run(lambda: json_response({"queries": context.database.queries()}))
@@ -35,7 +35,6 @@ async def list_queries(request: Request) -> Response:
 @router.post(
     "",
     summary="Register one or many",
-    response_class=Response,
     responses={201: {"model": Registrations, "description": "what became of each"}},
     status_code=201,
     openapi_extra=json_body(
@@ -51,12 +50,12 @@ async def register_queries(request: Request) -> Response:
     for query in wanted:
         if query.get("strategy") == "auto":
             del query["strategy"]
-    register = context.database.register
-    done = await run_definition(request, context, lambda: register(wanted, asked.on_error, user_of(request)))
+    register, pool = context.database.register, context.workers.catalog
+    done = await in_turn(request, context, pool, lambda: register(wanted, asked.on_error, user_of(request)))
     return json_response({"queries": done}, 201)
 
 
-@router.get("/{name}", summary="Definition, state and cost", response_class=Response)
+@router.get("/{name}", summary="Definition, state and cost")
 async def get_query(name: str, request: Request) -> Response:
     context = context_of(request)
     return await context.workers.catalog.run(lambda: json_response(context.database.query(name)))
@@ -65,7 +64,6 @@ async def get_query(name: str, request: Request) -> Response:
 @router.patch(
     "/{name}",
     summary="Change the window, pause, resume, describe",
-    response_class=Response,
     openapi_extra=json_body(QueryChange, {"begin": "NOW - 1 HOUR"}),
 )
 async def change_query(name: str, request: Request) -> Response:
@@ -79,7 +77,7 @@ async def change_query(name: str, request: Request) -> Response:
             context.database.execute(statement)
         return json_response(context.database.query(name))
 
-    return await run_definition(request, context, work)
+    return await in_turn(request, context, context.workers.catalog, work)
 
 
 def change_statements(name: str, change: QueryChange) -> list[str]:
@@ -105,7 +103,7 @@ def change_statements(name: str, change: QueryChange) -> list[str]:
     return statements
 
 
-@router.delete("/{name}", summary="Drop", response_class=Response, responses={204: {"description": "gone"}})
+@router.delete("/{name}", summary="Drop", responses={204: {"description": "gone"}})
 async def drop_query(name: str, request: Request, cascade: bool = Query(default=False)) -> Response:
     context = context_of(request)
     statement = f"DROP QUERY {quoted(name)}" + (" CASCADE" if cascade else "")
@@ -113,7 +111,7 @@ async def drop_query(name: str, request: Request, cascade: bool = Query(default=
     return Response(status_code=204)
 
 
-@router.get("/{name}/rows", summary="Invoke", responses=ANSWER, response_class=Response)
+@router.get("/{name}/rows", summary="Invoke", responses=ANSWER)
 async def invoke_query(
     name: str,
     request: Request,
@@ -130,3 +128,24 @@ async def invoke_query(
         return encode_result(context.database.invoke(name, moment, limit), media_type)
 
     return await run_statement(request, context, work, timeout_s)
+
+
+tables = APIRouter(prefix="/v1/tables", tags=["tables"], responses=ERRORS)
+
+
+@tables.get("", summary="List tables")
+async def list_tables(request: Request) -> Response:
+    context = context_of(request)
+    return await context.workers.catalog.run(lambda: json_response({"tables": context.database.tables()}))
+
+
+@tables.get("/{table}", summary="One table: columns, key, stream, options")
+async def get_table(table: str, request: Request) -> Response:
+    context = context_of(request)
+    return await context.workers.catalog.run(lambda: json_response(context.database.table(table)))
+
+
+@tables.get("/{table}/sensors", summary="Sensors with their live state")
+async def list_sensors(table: str, request: Request) -> Response:
+    context = context_of(request)
+    return await context.workers.catalog.run(lambda: json_response({"sensors": context.database.sensors(table)}))

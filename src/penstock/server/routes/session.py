@@ -1,15 +1,23 @@
-"""/v1/session: sign in on the page, read the own user and role, sign out. The cookie is out of reach of scripts and other sites."""
+"""A person's way in: the page /sign-in and the sessions behind it (/v1/session), GET /, and what /console shows until the console is there.
+
+The page needs no sign-in and loads nothing else. A session's cookie is out of reach of scripts and other sites.
+"""
 
 from __future__ import annotations
 
+import base64
+import hashlib
+from html import escape
+from importlib.resources import files
+
 from fastapi import APIRouter
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from penstock.clock import format_timestamp
 from penstock.errors import PenstockError, error
 from penstock.security.caller import Caller, acting_as
-from penstock.server.http.access import session_cookie
+from penstock.server.http.access import SIGN_IN, session_cookie
 from penstock.server.http.body import read_small_model
 from penstock.server.http.context import Context, caller_of, needs
 from penstock.server.http.encode import json_response
@@ -18,7 +26,7 @@ from penstock.server.models import ERRORS, SessionReport, SignIn, json_body
 router = APIRouter(prefix="/v1/session", tags=["session"], responses=ERRORS)
 
 
-@router.get("", summary="The own user and role", response_class=Response, responses={200: {"model": SessionReport}})
+@router.get("", summary="The own user and role", responses={200: {"model": SessionReport}})
 @needs(None)
 async def get_session(request: Request) -> Response:
     """Answers without signing in too: then `role` is null. `required` is false where sign-in is not needed."""
@@ -31,7 +39,6 @@ async def get_session(request: Request) -> Response:
 @router.post(
     "",
     summary="Sign in",
-    response_class=Response,
     responses={200: {"model": SessionReport, "description": "signed in; the cookie says so from now on"}},
     openapi_extra=json_body(SignIn, {"user": "ada", "password": "correct horse"}),
 )
@@ -67,7 +74,7 @@ async def sign_in(request: Request) -> Response:
     return response
 
 
-@router.delete("", summary="Sign out", response_class=Response, responses={204: {"description": "signed out"}})
+@router.delete("", summary="Sign out", responses={204: {"description": "signed out"}})
 @needs(None)
 async def sign_out(request: Request) -> Response:
     context: Context = request.app.state.context
@@ -88,3 +95,49 @@ def _report(context: Context, caller: Caller, ends_us: int | None) -> dict[str, 
         "required": context.users.required,
         "expires": format_timestamp(ends_us) if ends_us is not None else None,
     }
+
+
+CONSOLE = "/console"
+pages = APIRouter(include_in_schema=False)
+
+_WAITING = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Penstock</title>
+<meta name="viewport" content="width=device-width, initial-scale=1"><meta name="color-scheme" content="light dark">
+<meta http-equiv="refresh" content="1"><link rel="icon" href="data:,"></head>
+<body style="font:16px/1.5 system-ui,sans-serif;display:grid;place-items:center;min-height:90vh;margin:0">
+<p>Penstock: {reason} &hellip;</p></body></html>"""
+
+
+@pages.get("/")
+async def front(_: Request) -> Response:
+    return RedirectResponse(f"{CONSOLE}/")
+
+
+@pages.get(CONSOLE)
+@pages.get(CONSOLE + "/{rest:path}")
+async def wait(request: Request) -> Response:
+    """The page until the console is ready, which is after the database: it shows the progress of the start, then the console."""
+    context: Context = request.app.state.context
+    reason = "opening the console" if context.lifecycle.ready else context.lifecycle.reason
+    return HTMLResponse(_WAITING.format(reason=escape(reason)), 503, {"Retry-After": "1"})
+
+
+def _hash(text: str) -> str:
+    return "'sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() + "'"
+
+
+def _inside(page: str, tag: str) -> str:
+    return page.split(f"<{tag}>", 1)[1].split(f"</{tag}>", 1)[0]
+
+
+_PAGE = files("penstock.server").joinpath("sign_in.html").read_text(encoding="utf-8")
+# Only the page's own script and style run, by their hashes.
+_POLICY = (
+    f"default-src 'none'; script-src {_hash(_inside(_PAGE, 'script'))}; style-src {_hash(_inside(_PAGE, 'style'))}; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+
+
+@pages.get(SIGN_IN)
+@needs(None)
+async def sign_in_page() -> Response:
+    return HTMLResponse(_PAGE, headers={"Content-Security-Policy": _POLICY, "Cache-Control": "no-store"})

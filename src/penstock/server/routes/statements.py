@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from fastapi import APIRouter
 from starlette.requests import Request
@@ -16,8 +16,9 @@ from starlette.responses import Response
 from penstock.cancellation import Cancellation, cancelled_by
 from penstock.clock import format_timestamp
 from penstock.server.http.body import read_model
-from penstock.server.http.context import Context, caller_of, context_of, needs, user_of
+from penstock.server.http.context import Context, caller_of, context_of, needs, until_gone, user_of
 from penstock.server.http.encode import choose_format, encode_result, json_response
+from penstock.server.http.thread_pools import Pool
 from penstock.server.models import ANSWER, ERRORS, SqlRequest, StatementReports, json_body
 
 T = TypeVar("T")
@@ -29,7 +30,6 @@ _EXAMPLE = {"sql": "SELECT s.location, s.reading.ppm FROM sensors s WHERE s.read
     "/sql",
     summary="Run one or more statements",
     responses=ANSWER,
-    response_class=Response,
     openapi_extra=json_body(SqlRequest, _EXAMPLE),
 )
 @needs("read")
@@ -53,19 +53,17 @@ async def run_sql(request: Request) -> Response:
 @router.get(
     "/statements",
     summary="Statements that run now",
-    response_class=Response,
     responses={200: {"model": StatementReports, "description": "one's own; an admin sees all"}},
 )
 @needs("read")
 async def list_statements(request: Request) -> Response:
     context = context_of(request)
     found = await context.workers.system.run(context.database.running_statements)
-    return json_response({"statements": [_report(facts) for facts in found]})
+    reports = [{**facts, "started": format_timestamp(facts["started"])} for facts in found]
+    return json_response({"statements": reports})
 
 
-@router.delete(
-    "/statements/{id}", summary="Cancel", response_class=Response, responses={204: {"description": "it ends"}}
-)
+@router.delete("/statements/{id}", summary="Cancel", responses={204: {"description": "it ends"}})
 @needs("read")
 async def cancel_statement(id: str, request: Request) -> Response:
     """Needs no more than to read, because it ends one's own statements; an admin ends any."""
@@ -74,18 +72,14 @@ async def cancel_statement(id: str, request: Request) -> Response:
     return Response(status_code=204)
 
 
-def _report(facts: dict[str, Any]) -> dict[str, Any]:
-    return {**facts, "started": format_timestamp(facts["started"])}
-
-
 async def run_statement(
     request: Request, context: Context, work: Callable[[], Response], timeout_s: float | None
 ) -> Response:
     """Do the work in a thread; a client that leaves cancels it."""
     cancellation = Cancellation(timeout_s)
     with cancelled_by(cancellation):
-        working = asyncio.ensure_future(_in_turn(request, context, work))
-    leaving = asyncio.ensure_future(_until_gone(request))
+        working = asyncio.ensure_future(in_turn(request, context, context.workers.statement, work))
+    leaving = asyncio.ensure_future(until_gone(request.receive))
     try:
         await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
         if not working.done():
@@ -98,18 +92,8 @@ async def run_statement(
         leaving.cancel()
 
 
-async def run_definition(request: Request, context: Context, work: Callable[[], T]) -> T:
-    """Do the work of a body that defines something in a thread; what its user has waiting takes bounded memory."""
-    async with context.workers.shares.share(caller_of(request), request.state.model_bytes):
-        return await context.workers.catalog.run(work)
-
-
-async def _in_turn(request: Request, context: Context, work: Callable[[], Response]) -> Response:
+async def in_turn(request: Request, context: Context, pool: Pool, work: Callable[[], T]) -> T:
+    """Do the work of a body in a thread of a pool; what its user has waiting takes bounded memory."""
     size = getattr(request.state, "model_bytes", 0)
     async with context.workers.shares.share(caller_of(request), size):
-        return await context.workers.statement.run(work)
-
-
-async def _until_gone(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
+        return await pool.run(work)

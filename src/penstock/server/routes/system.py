@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from penstock.errors import error
+from penstock.server.http.access import is_local_client
 from penstock.server.http.body import read_model
 from penstock.server.http.context import Context, caller_of, context_of, needs
 from penstock.server.http.encode import json_response
-from penstock.server.http.local_access import is_local_client
 from penstock.server.models import ERRORS, BackupRequest, HealthReport, json_body
 from penstock.views.results import Health
 
@@ -29,7 +30,6 @@ router = APIRouter(tags=["system"])
 @router.get(
     "/v1/health",
     summary="Ready or not, and why",
-    response_class=Response,
     responses={200: {"model": HealthReport}, 503: {"model": HealthReport, "description": "not ready"}},
 )
 @needs(None)
@@ -47,7 +47,7 @@ async def health(request: Request) -> Response:
     return json_response(body, 200 if found.ready else 503)
 
 
-@router.get("/v1/status", summary="Cycles, rates, lag", response_class=Response, responses=ERRORS)
+@router.get("/v1/status", summary="Cycles, rates, lag", responses=ERRORS)
 async def status(request: Request) -> Response:
     context = context_of(request)
     return await context.workers.system.run(lambda: json_response(context.database.status()))
@@ -130,15 +130,15 @@ def families(samples: Iterable[Sample], documentation: str = "A number of GET /v
     return found.values()
 
 
+@dataclass(frozen=True)
 class Scrape(Collector):
     """All metrics in order of their names, and of each name no more than SERIES_MAX series."""
 
-    def __init__(self, metrics: Iterable[Metric]) -> None:
-        self._metrics = metrics
+    metrics: Iterable[Metric]
 
     def collect(self) -> Iterator[Metric]:
         left_out = 0
-        for metric in sorted(self._metrics, key=lambda metric: metric.name):
+        for metric in sorted(self.metrics, key=lambda metric: metric.name):
             # Routes are few, and a histogram without some of its buckets would be wrong.
             most = len(metric.samples) if metric.type == "histogram" else SERIES_MAX
             left_out += len(metric.samples[most:])
@@ -148,7 +148,7 @@ class Scrape(Collector):
             yield GaugeMetricFamily("penstock_series_left_out", f"Series beyond {SERIES_MAX} of one name.", left_out)
 
 
-@router.get("/metrics", summary="Counts and rates for Prometheus", response_class=Response)
+@router.get("/metrics", summary="Counts and rates for Prometheus")
 async def metrics(request: Request) -> Response:
     context = context_of(request)
 
@@ -164,7 +164,6 @@ async def metrics(request: Request) -> Response:
 @router.post(
     "/v1/backup",
     summary="Back up the data folder",
-    response_class=Response,
     responses=ERRORS,
     openapi_extra=json_body(BackupRequest, {"target": "/backups/monday"}),
 )

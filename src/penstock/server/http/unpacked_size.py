@@ -1,20 +1,145 @@
-"""What a Parquet file unpacks to, read from its footer and the headers of its pages before a page is unpacked.
+"""What an Arrow stream or a Parquet file unpacks to, read from its headers before anything is unpacked.
 
-The footer may say anything about sizes, so only the headers count that the reader itself obeys. A dictionary page may stand for
-any number of long values, and so may a page of deltas: where that could be too much, the values are measured batch by batch.
-Both are read here and not through pyarrow's metadata: of a damaged file that ends the process (`ColumnChunkMetaData` throws
-through code that does not catch).
+A compressed buffer of an Arrow message begins with the length of what is in it. Arrow allocates that much, so the lengths of all
+buffers that the headers list are added up first. Headers are flatbuffers, of which a few fields are read here.
+
+The footer of a Parquet file may say anything about sizes, so only the headers of pages count that the reader itself obeys. A
+dictionary page may stand for any number of long values, and so may a page of deltas: where that could be too much, the values are
+measured batch by batch. Footer and headers are read here and not through pyarrow's metadata: of a damaged file that ends the
+process (`ColumnChunkMetaData` throws through code that does not catch).
 """
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.errors import PenstockError, error
+
+# Each column of each batch takes some hundred bytes, however few rows it has.
+PIECES_MAX = 100_000
+SCHEMA_MAX_BYTES = 1 << 20
+_SCHEMA_MESSAGE, _DICTIONARY_BATCH, _RECORD_BATCH = 1, 2, 3
+_PAIR = struct.Struct("<qq")  # of a field's node (length, nulls), of a buffer (offset, length)
+_NOT_COMPRESSED = -1
+_VERSION_5 = 4  # of the format, since Arrow 1.0
+
+
+@dataclass(slots=True)
+class ArrowSize:
+    """What the messages announce: rows, and bytes that unpacking allocates."""
+
+    rows: int = 0
+    size: int = 0
+    pieces: int = 0
+
+
+def measure_arrow(body: Any) -> ArrowSize:
+    """The announced size of a stream; invalid_body where its messages contradict themselves."""
+    found = ArrowSize()
+    try:
+        for message in pa.ipc.MessageReader.open_stream(pa.BufferReader(body)):
+            _add(found, memoryview(message.metadata), memoryview(message.body) if message.body else memoryview(b""))
+    except (struct.error, IndexError, pa.ArrowException, OSError) as problem:
+        raise error("invalid_body", detail=f"not an Arrow stream: {problem}") from None
+    return found
+
+
+def _add(found: ArrowSize, metadata: memoryview, body: memoryview) -> None:
+    message = _Table.root(metadata)
+    kind = message.number(1, "B")
+    header = message.table(2)
+    if kind == _SCHEMA_MESSAGE and len(metadata) > SCHEMA_MAX_BYTES:
+        raise error("invalid_body", detail=f"the schema has more than {SCHEMA_MAX_BYTES} bytes")
+    if kind not in (_DICTIONARY_BATCH, _RECORD_BATCH) or header is None:
+        return
+    if message.number(0, "h") < _VERSION_5 and message.vector(4)[1]:
+        # Arrow 0.17 said in here that buffers are compressed, and the reader still unpacks them.
+        raise error("invalid_body", detail="a batch of an Arrow version before 1.0 has metadata of its own")
+    batch = header.table(1) if kind == _DICTIONARY_BATCH else header
+    if batch is None:
+        raise error("invalid_body", detail="not an Arrow stream: a dictionary has no values")
+    rows = batch.number(0, "q")
+    if rows < 0:
+        raise error("invalid_body", detail="not an Arrow stream: a batch has fewer than 0 rows")
+    if kind == _RECORD_BATCH:
+        found.rows += rows
+    found.pieces += batch.vector(1)[1] + 1
+    if found.pieces > PIECES_MAX:
+        hint = "send fewer batches of more rows"
+        raise error("invalid_body", detail=f"batches and columns are more than {PIECES_MAX} pieces", hint=hint)
+    if batch.table(3) is not None:
+        found.size += _unpacked(batch, body)
+
+
+def _unpacked(batch: _Table, body: memoryview) -> int:
+    """Bytes of all compressed buffers of a batch. Two that share their bytes count twice, as they are unpacked twice."""
+    begin, count = batch.vector(2)
+    size = 0
+    for offset, length in _PAIR.iter_unpack(batch.data[begin : begin + count * _PAIR.size]):
+        if length == 0:
+            continue
+        if offset < 0 or length < 8 or offset + length > len(body):
+            raise error("invalid_body", detail="not an Arrow stream: a buffer lies outside of its message")
+        (announced,) = struct.unpack_from("<q", body, offset)
+        if announced < _NOT_COMPRESSED:
+            raise error("invalid_body", detail="not an Arrow stream: a buffer has fewer than 0 bytes")
+        size += max(announced, 0)
+    return size
+
+
+class _Table:
+    """A table of a flatbuffer. Positions that lie outside of it are errors of `struct`."""
+
+    __slots__ = ("_at", "_fields", "_fields_size", "data")
+
+    def __init__(self, data: memoryview, at: int) -> None:
+        self.data = data
+        self._at = at
+        self._fields = at - _read(data, at, "i")
+        self._fields_size = _read(data, self._fields, "H")
+
+    @classmethod
+    def root(cls, data: memoryview) -> _Table:
+        return cls(data, _read(data, 0, "I"))
+
+    def number(self, field: int, form: str) -> int:
+        """A field's number; 0 where it is left out."""
+        at = self._place(field)
+        return _read(self.data, at, form) if at else 0
+
+    def table(self, field: int) -> _Table | None:
+        at = self._place(field)
+        return _Table(self.data, at + _read(self.data, at, "I")) if at else None
+
+    def vector(self, field: int) -> tuple[int, int]:
+        """Where a field's elements begin, and how many there are."""
+        at = self._place(field)
+        if not at:
+            return 0, 0
+        begin = at + _read(self.data, at, "I")
+        count = _read(self.data, begin, "I")
+        if begin + 4 + count * _PAIR.size > len(self.data):
+            raise struct.error("a list lies outside of its message")
+        return begin + 4, count
+
+    def _place(self, field: int) -> int:
+        slot = 4 + 2 * field
+        offset = _read(self.data, self._fields + slot, "H") if slot + 2 <= self._fields_size else 0
+        return self._at + offset if offset else 0
+
+
+def _read(data: memoryview, at: int, form: str) -> int:
+    if at < 0:
+        raise struct.error("a position lies outside of its message")
+    found: int = struct.unpack_from(f"<{form}", data, at)[0]
+    return found
+
 
 FOOTER_MAX_BYTES = 4 << 20
 PAGES_MAX = 200_000
@@ -28,6 +153,7 @@ _BATCH_ROWS = 8_192
 _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = range(1, 13)
 _DEPTH_MAX = 16
 _BITS = {_I16: 16, _I32: 32, _I64: 64}
+_FIXED_BYTES = {_TRUE: 0, _FALSE: 0, _BYTE: 1, _DOUBLE: 8}
 # Fields of the footer, of a column in it and of a page's header, as parquet.thrift numbers them.
 _SCHEMA, _ROW_GROUPS, _COLUMNS = (2,), (4,), (4, 1)
 _LISTS_OF_STRUCTS = frozenset({_SCHEMA, _ROW_GROUPS, _COLUMNS})
@@ -76,14 +202,6 @@ def _measure_values(file: pq.ParquetFile, bound: _Bound, limit: int) -> int:
     return size
 
 
-@dataclass(frozen=True, slots=True)
-class _Page:
-    kind: int
-    size: int
-    values: int
-    encoding: int
-
-
 class _Bound:
     """What a file takes at most, added up while its footer is read."""
 
@@ -114,23 +232,23 @@ class _Bound:
     def _add_column(self, index: int, details: _Fields) -> None:
         width = self._widths[index]
         values = expanding = dictionary = 0
-        for page in self._pages_of(details):
-            self.size += page.size
-            if page.kind == _DICTIONARY_PAGE:
-                dictionary = max(dictionary, page.size)
+        for kind, size, count, encoding in self._pages_of(details):
+            self.size += size
+            if kind == _DICTIONARY_PAGE:
+                dictionary = max(dictionary, size)
                 continue
-            values += page.values
-            if page.encoding in _DICTIONARY_ENCODINGS:
+            values += count
+            if encoding in _DICTIONARY_ENCODINGS:
                 expanding = max(expanding, dictionary)
-            elif page.encoding == _DELTA_BYTE_ARRAY:
-                expanding = max(expanding, page.size)
+            elif encoding == _DELTA_BYTE_ARRAY:
+                expanding = max(expanding, size)
         self.size += values * (width + _AROUND_VALUE_BYTES)
         if not width and expanding:
             self.size += values * expanding
             self.longest[index] = max(self.longest.get(index, 0), expanding)
 
-    def _pages_of(self, details: _Fields) -> Iterator[_Page]:
-        """The headers of a column's pages, one after another as the reader takes them."""
+    def _pages_of(self, details: _Fields) -> Iterator[tuple[int, int, int, int]]:
+        """A column's pages, one after another as the reader takes them: kind, unpacked size, values and their encoding."""
         at, count, packed = (_number(details, field, _I64) for field in (9, 5, 7))
         first = _number(details, 11, _I64, 0)
         if 0 < first < at:
@@ -156,7 +274,7 @@ class _Bound:
                 raise _bad("a page has fewer than 0 values")
             if kind != _DICTIONARY_PAGE:
                 count -= values
-            yield _Page(kind, size, values, encoding)
+            yield kind, size, values, encoding
         if count > 0:
             raise _bad("a column has fewer values than it says")
 
@@ -213,14 +331,10 @@ class _Thrift:
         self._parts += 1
         if self._parts > PARTS_MAX:
             raise _bad(f"it has more than {PARTS_MAX} parts")
-        if kind in (_TRUE, _FALSE):
-            return None, at
-        if kind == _BYTE:
-            return None, at + 1
+        if kind in _FIXED_BYTES:
+            return None, at + _FIXED_BYTES[kind]
         if kind in _BITS:
             return self._number(kind, at)
-        if kind == _DOUBLE:
-            return None, at + 8
         if kind == _BINARY:
             size, at = self._varint(at)
             return None, at + size

@@ -1,4 +1,4 @@
-"""Pushing readings: batches, keys that make a repeat harmless, and retries.
+"""Readings in and changes out, over connections that may break.
 
 Rows with the same fields travel as Arrow; rows that Arrow cannot hold in one column type travel as JSON, so that
 the server can refuse the odd one by its index instead of all.
@@ -8,20 +8,21 @@ from __future__ import annotations
 
 import random
 import time
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
+from urllib import parse
 
 import orjson
 import pyarrow as pa
 
 from penstock.back_off import BackOff
-from penstock.client.transport import ARROW, JSON, Transport, refuse_not_finite, to_json
+from penstock.client.transport import ARROW, JSON, Transport, read_error, refuse_not_finite, to_json
 from penstock.errors import PenstockError, error
 
 if TYPE_CHECKING:
     import pandas as pd
+
 
 Readings: TypeAlias = "Sequence[Mapping[str, Any]] | pd.DataFrame | pa.Table | pa.RecordBatch"
 
@@ -59,42 +60,15 @@ class PushBatch:
     body: bytes
 
 
-def push(
-    transport: Transport,
-    table: str,
-    readings: Readings,
-    *,
-    idempotency_key: str | None = None,
-    batch_rows: int = BATCH_ROWS,
-    retry_for_s: float = 60.0,
-) -> Receipt:
-    """Send everything, in order. Each batch carries a key made of `idempotency_key` and its place.
-
-    A batch that got no answer, or met a server that is starting or busy, is sent again for up to `retry_for_s`:
-    the key lets the server store it once. A refusal of a whole batch raises; batches before it are stored.
-    """
-    base = idempotency_key or uuid.uuid4().hex
-    accepted, position = 0, 0
-    refused: list[Refusal] = []
-    for number, batch in enumerate(batches(readings, batch_rows)):
-        reply = _send(transport, table, batch, f"{base}-{number}" if number else base, retry_for_s)
-        accepted += reply["accepted"]
-        position = reply["position"]
-        refused.extend(Refusal(batch.first + r["index"], r["condition"], r["message"]) for r in reply["refused"])
-    return Receipt(accepted, tuple(refused), position)
-
-
-def _send(transport: Transport, table: str, batch: PushBatch, key: str, retry_for_s: float) -> dict[str, Any]:
+def send(transport: Transport, table: str, batch: PushBatch, key: str, retry_for_s: float) -> dict[str, Any]:
+    """Send a batch, for up to `retry_for_s`; what the server says became of it. The key lets the server store it once."""
+    path = f"/v1/tables/{quote(table)}/readings"
+    headers = {"Content-Type": batch.media_type, "Idempotency-Key": key, "Accept": JSON}
     deadline = time.monotonic() + retry_for_s
     failures = 0
     while True:
         try:
-            response = transport.call(
-                "POST",
-                f"/v1/tables/{quote(table)}/readings",
-                content=batch.body,
-                headers={"Content-Type": batch.media_type, "Idempotency-Key": key, "Accept": JSON},
-            )
+            response = transport.call("POST", path, content=batch.body, headers=headers)
             reply: dict[str, Any] = orjson.loads(response.content)
             return reply
         except PenstockError as problem:
@@ -108,9 +82,7 @@ def _send(transport: Transport, table: str, batch: PushBatch, key: str, retry_fo
 
 def quote(name: str) -> str:
     """A name as one segment of a path."""
-    from urllib.parse import quote as quote_url
-
-    return quote_url(name, safe="")
+    return parse.quote(name, safe="")
 
 
 def batches(readings: Readings, batch_rows: int = BATCH_ROWS) -> Iterator[PushBatch]:
@@ -125,11 +97,8 @@ def batches(readings: Readings, batch_rows: int = BATCH_ROWS) -> Iterator[PushBa
     elif hasattr(readings, "columns"):
         yield from _arrow_batches(pa.Table.from_pandas(readings, preserve_index=False), 0, batch_rows)
     else:
-        raise error(
-            "invalid_parameter",
-            detail=f"cannot push a {type(readings).__name__}",
-            hint="push a list of dictionaries, a DataFrame or an Arrow table",
-        )
+        hint = "push a list of dictionaries, a DataFrame or an Arrow table"
+        raise error("invalid_parameter", detail=f"cannot push a {type(readings).__name__}", hint=hint)
 
 
 def _arrow_batches(table: pa.Table, first: int, batch_rows: int) -> Iterator[PushBatch]:
@@ -162,3 +131,95 @@ def _row_batches(rows: Sequence[Mapping[str, Any]], first: int, batch_rows: int)
         yield from _row_batches(rows[middle:], first + middle, batch_rows)
         return
     yield PushBatch(first, JSON, body)
+
+
+# The server pings every 15 s; three silent pings mean that it is gone.
+SILENCE_S = 45.0
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Rows of one committed cycle. With changes, each row has `op`: + for one that entered, - for one that left."""
+
+    cycle: int
+    now: str | None
+    rows: list[dict[str, Any]]
+    columns: tuple[str, ...] = ()
+
+
+def subscribe(
+    transport: Transport,
+    name: str,
+    *,
+    changes: bool = False,
+    from_cycle: int | None = None,
+    retry_for_s: float | None = None,
+) -> Iterator[Change]:
+    """Changes in order of cycles, each cycle once, until the query is dropped or the caller stops.
+
+    A lost connection is taken up again after the last cycle seen, for `retry_for_s` (None: for ever). What never
+    connected at all, and a cycle that is no longer kept, raise.
+    """
+    last: int | None = None
+    lost_at: float | None = None
+    connected = False
+    failures = 0
+    while True:
+        params: dict[str, Any] = {"changes": "true"} if changes else {}
+        if from_cycle is not None:
+            params["from_cycle"] = from_cycle
+        headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": str(last)} if last is not None else {})
+        try:
+            with transport.stream(f"/v1/queries/{quote(name)}/events", headers, params, SILENCE_S) as lines:
+                connected, lost_at, failures = True, None, 0
+                for cycle, change in _changes(lines):
+                    # Delivery is at least once; the cycle's number tells a repeat.
+                    if last is not None and cycle <= last:
+                        continue
+                    last = cycle
+                    if change is not None:
+                        yield change
+        except PenstockError as problem:
+            if not connected or problem.condition not in RETRY_CONDITIONS:
+                raise
+            lost_at = lost_at or time.monotonic()
+            if retry_for_s is not None and time.monotonic() - lost_at > retry_for_s:
+                raise
+        failures += 1
+        time.sleep(BACK_OFF.pause_s(failures))
+
+
+def _changes(lines: Iterator[str]) -> Iterator[tuple[int, Change | None]]:
+    """Cycles that are through, with their rows; a ping tells of quiet ones."""
+    for frame in frames(lines):
+        if frame.event == "rows":
+            body = orjson.loads(frame.data)
+            names = tuple(column["name"] for column in body.get("columns", ()))
+            yield body["cycle"], Change(body["cycle"], body["now"], body["rows"], names)
+        elif frame.event == "ping" and frame.id:
+            yield int(frame.id), None
+        elif frame.event == "error":
+            raise read_error(frame.data.encode(), 500)
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One server-sent event."""
+
+    event: str
+    data: str
+    id: str
+
+
+def frames(lines: Iterator[str]) -> Iterator[Frame]:
+    """Each complete event; one that the connection cut short is dropped."""
+    fields: dict[str, list[str]] = {}
+    for line in lines:
+        if line:
+            field, _, value = line.partition(":")
+            fields.setdefault(field, []).append(value.removeprefix(" "))
+            continue
+        if "data" in fields:
+            event = fields.get("event", ["message"])[-1]
+            yield Frame(event, "\n".join(fields["data"]), fields.get("id", [""])[-1])
+        fields = {}

@@ -1,23 +1,78 @@
-"""Answers on stdout as a table, JSON or CSV; facts about them on stderr."""
+"""What every command has: the server it talks to, errors as text, and rows as a table, JSON or CSV."""
 
 from __future__ import annotations
 
 import csv
+import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from decimal import Decimal
 from enum import StrEnum
 from typing import Annotated, Any, TextIO
 
 import orjson
+import pyarrow as pa
 import typer
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from penstock.client import Answer, Change
+from penstock.client import Answer, Change, Connection
+from penstock.errors import PenstockError
 from penstock.json_rows import json_value
+from penstock.settings import load_settings
+
+progress = Console(stderr=True)
+
+Url = Annotated[
+    str,
+    typer.Option(
+        "--url",
+        envvar="PENSTOCK_URL",
+        help="Address of the server.",
+        show_default="where penstock serve would listen here: http://127.0.0.1:8470",
+    ),
+]
+Token = Annotated[str, typer.Option("--token", envvar="PENSTOCK_TOKEN", help="The server's token.", show_default=False)]
+# What a server listens on to be reached from everywhere is not an address to call.
+_EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
+
+
+def local_server() -> tuple[str, str, str]:
+    """Address, token and certificate of the server that `penstock serve` would start here, by PENSTOCK_* and penstock.toml."""
+    settings = load_settings()
+    scheme = "https" if settings.tls_certificate else "http"
+    host = _EVERYWHERE.get(settings.host, settings.host)
+    return f"{scheme}://{host}:{settings.port}", settings.token, settings.tls_certificate
+
+
+@contextmanager
+def connected(url: str, token: str) -> Iterator[Connection]:
+    """A connection; its errors end the command with a clear message and status 1."""
+    with reported():
+        local_url, local_token, local_certificate = local_server()
+        ca = os.environ.get("PENSTOCK_CA") or (local_certificate if not url else "") or None
+        user = os.environ.get("PENSTOCK_USER")
+        with Connection(url or local_url, token or local_token or None, user=user, ca=ca) as connection:
+            yield connection
+
+
+@contextmanager
+def reported() -> Iterator[None]:
+    """Errors as a block of plain text on stderr, then exit 1; Ctrl-C ends with 130, quietly."""
+    try:
+        yield
+    except PenstockError as problem:
+        typer.echo(problem.render(), err=True)
+        raise typer.Exit(1) from None
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None
+    except BrokenPipeError:
+        # The reader of our output has what it wanted (| head). Its end is no failure of ours.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        raise typer.Exit(0) from None
 
 
 class Format(StrEnum):
@@ -42,9 +97,7 @@ def choose_format(asked: Format | None) -> Format:
 def print_answer(answer: Answer, format: Format) -> None:
     """Rows to stdout; what was done and what to know about it to stderr."""
     if answer.columns:
-        names = answer.columns
-        columns = [column.to_pylist() for column in answer.table.columns]
-        print_rows(names, list(zip(*columns, strict=True)), format)
+        print_rows(answer.columns, rows_of(answer.table), format)
     if answer.done:
         typer.echo(answer.done, err=True)
     elif format is Format.table:
@@ -55,11 +108,16 @@ def print_answer(answer: Answer, format: Format) -> None:
         typer.echo(f"note: {notice}", err=True)
 
 
+def rows_of(table: pa.Table) -> list[tuple[Any, ...]]:
+    return list(zip(*[column.to_pylist() for column in table.columns], strict=True))
+
+
 def print_rows(names: Sequence[str], rows: Sequence[Sequence[Any]], format: Format) -> None:
     if format is Format.table:
         _print_table(names, rows)
     elif format is Format.json:
-        _print_json(names, rows)
+        # An array of objects, one a line.
+        sys.stdout.write("[" + ",\n ".join(json_line(names, row) for row in rows) + "]\n")
     else:
         print_csv(names, rows)
 
@@ -73,9 +131,8 @@ def _facts(answer: Answer) -> str:
     return f"({', '.join(facts)})"
 
 
-def _print_table(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+def _print_table(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
-    rows = list(rows)
     for index, name in enumerate(names):
         numeric = any(isinstance(row[index], int | float | Decimal) for row in rows if row[index] is not None)
         table.add_column(Text(name), justify="right" if numeric else "left", overflow="fold")
@@ -84,12 +141,6 @@ def _print_table(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
         table.add_row(*[Text("") if value is None else Text(show(value)) for value in row])
     # A terminal folds what is too wide for it; a file has no width.
     Console(file=sys.stdout, width=None if sys.stdout.isatty() else 10_000).print(table)
-
-
-def _print_json(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """An array of objects, one a line."""
-    lines = [json_line(names, row) for row in rows]
-    sys.stdout.write("[" + ",\n ".join(lines) + "]\n")
 
 
 def json_line(names: Sequence[str], row: Sequence[Any]) -> str:

@@ -1,11 +1,11 @@
-"""`penstock load`: a file of readings (CSV, NDJSON, Parquet or Arrow) into a table, in batches."""
+"""`penstock load` and `penstock export`: readings from a file, and an answer to a file."""
 
 from __future__ import annotations
 
+import os
 import sys
 import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import IO, Annotated, Any, TypeAlias
@@ -17,11 +17,13 @@ import pyarrow.parquet as pa_parquet
 import typer
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-from penstock.cli.server_address import Token, Url, connected, progress
+from penstock.cli.command import Token, Url, connected, json_line, print_csv, progress, rows_of
 from penstock.client import Refusal
 from penstock.errors import error
+from penstock.server.http.decode import CSV_PARSE, as_text
 
-Chunk: TypeAlias = "pa.Table | list[dict[str, Any]]"
+# One batch to push, and how much of the file is behind it (0 to 1).
+FileBatch: TypeAlias = "tuple[pa.Table | list[dict[str, Any]], float]"
 
 CHUNK_ROWS = 50_000
 _CSV_BLOCK_BYTES = 4 << 20
@@ -52,23 +54,12 @@ def format_of(path: Path, asked: FileFormat | None) -> FileFormat:
         return asked
     found = _SUFFIXES.get(path.suffix.lower())
     if found is None:
-        raise error(
-            "invalid_parameter",
-            detail=f'cannot tell from its name what "{path}" holds',
-            hint="say --input csv, ndjson, parquet or arrow",
-        )
+        detail = f'cannot tell from its name what "{path}" holds'
+        raise error("invalid_parameter", detail=detail, hint="say --input csv, ndjson, parquet or arrow")
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class FileBatch:
-    """One batch to push, and how much of the file is behind it (0 to 1)."""
-
-    chunk: Chunk
-    share: float
-
-
-def read_steps(path: Path, format: FileFormat) -> Iterator[FileBatch]:
+def read_batches(path: Path, format: FileFormat) -> Iterator[FileBatch]:
     """Batches in the file's order. Problems of the file come as invalid_body, naming it."""
     try:
         if str(path) == "-":
@@ -86,22 +77,11 @@ def _read_csv(stream: IO[bytes], size: int) -> Iterator[FileBatch]:
     """Columns stay text: the table's own types decide what it means."""
     first = stream.readline()
     names = pa_csv.read_csv(pa.BufferReader(first)).schema.names
-    as_text = pa_csv.ConvertOptions(
-        column_types={name: pa.string() for name in names},
-        null_values=[""],
-        strings_can_be_null=True,
-        quoted_strings_can_be_null=False,
-    )
-    reader = pa_csv.open_csv(
-        stream,
-        read_options=pa_csv.ReadOptions(column_names=names, block_size=_CSV_BLOCK_BYTES),
-        parse_options=pa_csv.ParseOptions(newlines_in_values=True),
-        convert_options=as_text,
-    )
+    blocks = pa_csv.ReadOptions(column_names=names, block_size=_CSV_BLOCK_BYTES)
     done = len(first)
-    for batch in reader:
+    for batch in pa_csv.open_csv(stream, blocks, CSV_PARSE, as_text(names)):
         done += _CSV_BLOCK_BYTES
-        yield FileBatch(pa.Table.from_batches([batch]), _share(done, size))
+        yield pa.Table.from_batches([batch]), _share(done, size)
 
 
 def _read_ndjson(stream: IO[bytes], size: int) -> Iterator[FileBatch]:
@@ -119,10 +99,10 @@ def _read_ndjson(stream: IO[bytes], size: int) -> Iterator[FileBatch]:
             raise error("invalid_body", detail=f"line {number} is not an object")
         rows.append(row)
         if len(rows) == CHUNK_ROWS:
-            yield FileBatch(rows, _share(done, size))
+            yield rows, _share(done, size)
             rows = []
     if rows:
-        yield FileBatch(rows, 1.0)
+        yield rows, 1.0
 
 
 def _read_parquet(stream: IO[bytes], size: int) -> Iterator[FileBatch]:
@@ -130,7 +110,7 @@ def _read_parquet(stream: IO[bytes], size: int) -> Iterator[FileBatch]:
     done = 0
     for batch in file.iter_batches(batch_size=CHUNK_ROWS):
         done += batch.num_rows
-        yield FileBatch(pa.Table.from_batches([batch]), _share(done, file.metadata.num_rows))
+        yield pa.Table.from_batches([batch]), _share(done, file.metadata.num_rows)
 
 
 def _read_arrow(stream: IO[bytes], size: int) -> Iterator[FileBatch]:
@@ -139,10 +119,10 @@ def _read_arrow(stream: IO[bytes], size: int) -> Iterator[FileBatch]:
     if magic == b"ARROW1":
         file = pa.ipc.open_file(stream)
         for index in range(file.num_record_batches):
-            yield FileBatch(pa.Table.from_batches([file.get_batch(index)]), (index + 1) / file.num_record_batches)
+            yield pa.Table.from_batches([file.get_batch(index)]), (index + 1) / file.num_record_batches
         return
     for batch in pa.ipc.open_stream(stream):
-        yield FileBatch(pa.Table.from_batches([batch]), _share(stream.tell(), size))
+        yield pa.Table.from_batches([batch]), _share(stream.tell(), size)
 
 
 def _share(done: int, size: int) -> float:
@@ -178,23 +158,18 @@ def load(
     refused_count = 0
     with connected(url, token) as connection:
         format = format_of(file, input)
-        with Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TaskProgressColumn(),
-            TextColumn("{task.fields[rows]:,} rows"),
-            TimeRemainingColumn(),
-            console=progress,
-        ) as bar:
+        rows = TextColumn("{task.fields[rows]:,} rows")
+        columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), rows, TimeRemainingColumn())
+        with Progress(*columns, console=progress) as bar:
             task = bar.add_task(f"loading {file.name}", total=1.0, rows=0)
-            for number, step in enumerate(read_steps(file, format)):
-                receipt = connection.push(table, step.chunk, idempotency_key=f"{base}-{number}")
+            for number, (batch, share) in enumerate(read_batches(file, format)):
+                receipt = connection.push(table, batch, idempotency_key=f"{base}-{number}")
                 accepted += receipt.accepted
                 refused_count += len(receipt.refused)
                 room = REFUSALS_SHOWN - len(refused)
                 refused += [Refusal(sent + r.index, r.condition, r.message) for r in receipt.refused[:room]]
                 sent += receipt.accepted + len(receipt.refused)
-                bar.update(task, completed=step.share, rows=sent)
+                bar.update(task, completed=share, rows=sent)
             bar.update(task, completed=1.0)
     typer.echo(f"{accepted} readings stored in {table}, {refused_count} refused", err=True)
     for refusal in refused:
@@ -203,3 +178,51 @@ def load(
         typer.echo(f"  and {refused_count - len(refused)} more", err=True)
     if refused_count:
         raise typer.Exit(1)
+
+
+def export(
+    query: Annotated[str, typer.Argument(metavar="QUERY-OR-SELECT", help="A standing query's name, or a SELECT.")],
+    to: Annotated[Path, typer.Option("--to", help="File to write: .csv, .parquet, .arrow or .ndjson.")],
+    url: Url = "",
+    token: Token = "",
+) -> None:
+    """Write an answer to a file, whole or not at all; what was there is replaced."""
+    with connected(url, token) as connection:
+        write = WRITERS[format_of(to, None)]
+        with progress.status(f"asking {connection.url}"):
+            answer = connection.query(query).answer()
+        aside = to.with_name(f".{to.name}.{os.getpid()}")
+        try:
+            write(answer.table, aside)
+            aside.replace(to)
+        except OSError as problem:
+            typer.echo(f"cannot write {to}: {problem.strerror or problem}", err=True)
+            raise typer.Exit(1) from None
+        finally:
+            aside.unlink(missing_ok=True)
+        if answer.complete_from:
+            typer.echo(f"note: complete only from {answer.complete_from} on", err=True)
+        typer.echo(f"{len(answer)} rows in {to}", err=True)
+
+
+def _write_csv(table: pa.Table, path: Path) -> None:
+    with path.open("w", newline="") as stream:
+        print_csv(table.schema.names, rows_of(table), to=stream)
+
+
+def _write_ndjson(table: pa.Table, path: Path) -> None:
+    with path.open("w") as stream:
+        stream.writelines(json_line(table.schema.names, row) + "\n" for row in rows_of(table))
+
+
+def _write_arrow(table: pa.Table, path: Path) -> None:
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
+
+
+WRITERS: dict[FileFormat, Callable[[pa.Table, Path], None]] = {
+    FileFormat.csv: _write_csv,
+    FileFormat.ndjson: _write_ndjson,
+    FileFormat.parquet: pa_parquet.write_table,
+    FileFormat.arrow: _write_arrow,
+}
