@@ -19,7 +19,7 @@ from penstock.expr.evaluate import Calls, Columns, Functions, evaluate, mask_of
 from penstock.expr.expression import Expr
 from penstock.expr.kernel import kernel
 from penstock.expr.normal_form import Both, Comparison, Either, Term
-from penstock.expr.vector_kernels import EMPTY, FULL, MIXED, Bytes, Int32s, Int64s, and_terms, copy_block
+from penstock.expr.vector_kernels import EMPTY, FULL, MIXED, Bytes, Int32s, Int64s, and_terms, copy_block, state_of
 
 
 class SlotTable:
@@ -64,9 +64,6 @@ class TermCombinations:
         self._parts = SlotTable()
         self._order: tuple[Int64s, Int32s, npt.NDArray[np.bool_]] | None = None
         self._both: dict[int, bool] = {}
-
-    def __len__(self) -> int:
-        return len(self._rows)
 
     def add(self, slot: int, both: bool, parts: list[int]) -> None:
         self._rows[slot] = self._parts.add(parts)
@@ -133,14 +130,7 @@ def _combine(
                 for w in range(words):
                     out[w] |= vector[w]
         if states[slot] == MIXED:
-            some, all_ = np.uint64(0), np.uint64(0)
-            for w in range(words):
-                some |= out[w]
-                all_ |= out[w] ^ everything[w]
-            if some == 0:
-                states[slot] = EMPTY
-            elif all_ == 0:
-                states[slot] = FULL
+            states[slot] = state_of(out, everything)
 
 
 # Below this many factors on an attribute, comparing them one by one is quicker than sorting into gaps.
