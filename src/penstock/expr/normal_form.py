@@ -30,7 +30,9 @@ _GREATEST = 2**63 - 1
 class Comparison:
     """`attribute code constants`; NULL where the attribute is. Constants are plain numbers or texts, ascending.
 
-    `<` and `>=` have one constant. A list may be empty: then IN never holds, and NOT IN wherever there is a value.
+    For types without values between two neighbours, `a > c` is `a >= next(c)`. So `<` and `>=` are enough, which have one
+    constant, and factors of equal meaning are equal. Equality is a list of one. A list may be empty: then IN never holds,
+    and NOT IN wherever there is a value.
     """
 
     attribute: Expr
