@@ -19,11 +19,20 @@ from penstock.expr.evaluate import Calls, Columns, Functions, evaluate, mask_of
 from penstock.expr.expression import Expr
 from penstock.expr.kernel import kernel
 from penstock.expr.normal_form import Both, Comparison, Either, Term
-from penstock.expr.vector_kernels import EMPTY, FULL, MIXED, Bytes, Int32s, Int64s, and_terms, copy_block
+from penstock.expr.vector_kernels import EMPTY, FULL, MIXED, Bytes, Int32s, Int64s, and_terms, copy_block, state_of
+
+# Below this many factors on an attribute, comparing them one by one is quicker than sorting into gaps.
+SHARE_FROM = 32
+# A combination of more parts becomes one of combinations, so that a single long one does not widen the table of all.
+_PARTS_MAX = 64
+# A block's vectors should stay in the processor's cache. Much shorter blocks cost more than they save: every answer is
+# written in as many places as there are blocks, each on another page.
+_BLOCK_BYTES = 4 << 20
+_BLOCK_WORDS_MIN, _BLOCK_WORDS_MAX = 64, 256
 
 
 class SlotTable:
-    """Row n of `slots` holds list n, then -1."""
+    """Short lists of slots as rows of an array that a kernel can read: row n of `slots` holds list n, then -1."""
 
     def __init__(self) -> None:
         self.slots: Int32s = np.full((16, 4), -1, np.int32)
@@ -56,7 +65,10 @@ class SlotTable:
 
 
 class TermCombinations:
-    """Per combination its slot, whether it is an AND, and the slots of its parts."""
+    """AND and OR of terms that several predicates share, evaluated once per block, innermost first.
+
+    Per combination it has its slot, whether it is an AND, and the slots of its parts.
+    """
 
     def __init__(self) -> None:
         self._rows: dict[int, int] = {}  # by slot
@@ -64,9 +76,6 @@ class TermCombinations:
         self._parts = SlotTable()
         self._order: tuple[Int64s, Int32s, npt.NDArray[np.bool_]] | None = None
         self._both: dict[int, bool] = {}
-
-    def __len__(self) -> int:
-        return len(self._rows)
 
     def add(self, slot: int, both: bool, parts: list[int]) -> None:
         self._rows[slot] = self._parts.add(parts)
@@ -133,26 +142,7 @@ def _combine(
                 for w in range(words):
                     out[w] |= vector[w]
         if states[slot] == MIXED:
-            some, all_ = np.uint64(0), np.uint64(0)
-            for w in range(words):
-                some |= out[w]
-                all_ |= out[w] ^ everything[w]
-            if some == 0:
-                states[slot] = EMPTY
-            elif all_ == 0:
-                states[slot] = FULL
-
-
-# Below this many factors on an attribute, comparing them one by one is quicker than sorting into gaps.
-SHARE_FROM = 32
-
-# A combination of more parts becomes one of combinations, so that a single long one does not widen the table of all.
-_PARTS_MAX = 64
-
-# A block's vectors should stay in the processor's cache. Much shorter blocks cost more than they save: every answer is
-# written in as many places as there are blocks, each on another page.
-_BLOCK_BYTES = 4 << 20
-_BLOCK_WORDS_MIN, _BLOCK_WORDS_MAX = 64, 256
+            states[slot] = state_of(out, everything)
 
 
 @dataclass(frozen=True, slots=True)

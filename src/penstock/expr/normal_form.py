@@ -30,7 +30,9 @@ _GREATEST = 2**63 - 1
 class Comparison:
     """`attribute code constants`; NULL where the attribute is. Constants are plain numbers or texts, ascending.
 
-    `<` and `>=` have one constant. A list may be empty: then IN never holds, and NOT IN wherever there is a value.
+    For types without values between two neighbours, `a > c` is `a >= next(c)`. So `<` and `>=` are enough, which have one
+    constant, and factors of equal meaning are equal. Equality is a list of one. A list may be empty: then IN never holds,
+    and NOT IN wherever there is a value.
     """
 
     attribute: Expr
@@ -118,7 +120,7 @@ NEVER = Either(frozenset())
 
 def normal_form(expr: Expr | None) -> Term:
     """The term that is true where the predicate is; equal for many predicates of equal meaning."""
-    return ALWAYS if expr is None else _true(expr) if _depth_fits(expr) else expr
+    return ALWAYS if expr is None else _term(expr, wanted=True) if _depth_fits(expr) else expr
 
 
 def _depth_fits(expr: Expr, left: int = 100) -> bool:
@@ -141,55 +143,32 @@ def _parts(expr: Call) -> list[Expr]:
     return found
 
 
-def _true(expr: Expr) -> Term:
+def _term(expr: Expr, wanted: bool) -> Term:
+    """The term that is true where the expression is true, or where it is false."""
     if isinstance(expr, Literal):
-        return ALWAYS if expr.value else NEVER
+        return ALWAYS if expr.value is not None and bool(expr.value) == wanted else NEVER
     if isinstance(expr, Call):
         match expr.operation:
-            case "and":
-                return both(_true(a) for a in _parts(expr))
-            case "or":
-                return either(_true(a) for a in _parts(expr))
+            case "and" | "or":
+                combine = both if (expr.operation == "and") == wanted else either
+                return combine(_term(a, wanted) for a in _parts(expr))
             case "not":
-                return _false(expr.arguments[0])
+                return _term(expr.arguments[0], not wanted)
             case "same" if (written := _written_out(expr)) is not None:
-                return _true(written)
-            case "in":
+                return _term(written, wanted)
+            case "in" if wanted:
                 # A NULL among the options only ever turns "no" into "unknown".
                 options = tuple(o for o in expr.arguments[1:] if not _is_null(o))
                 if not options:
                     return NEVER
                 expr = Call("in", (expr.arguments[0], *options), BOOLEAN)
-            case "eq" | "ne" | "lt" | "le" | "gt" | "ge":
-                if any(_is_null(a) for a in expr.arguments):
-                    return NEVER
-        found = as_comparison(expr)
-        if found is not None:
-            return found
-    return expr
-
-
-def _false(expr: Expr) -> Term:
-    """The term that is true where the expression is false."""
-    if isinstance(expr, Literal):
-        return ALWAYS if expr.value is False else NEVER
-    if isinstance(expr, Call):
-        match expr.operation:
-            case "and":
-                return either(_false(a) for a in _parts(expr))
-            case "or":
-                return both(_false(a) for a in _parts(expr))
-            case "not":
-                return _true(expr.arguments[0])
-            case "same" if (written := _written_out(expr)) is not None:
-                return _false(written)
             case "in" | "eq" | "ne" | "lt" | "le" | "gt" | "ge":
                 if any(_is_null(a) for a in expr.arguments):
                     return NEVER
         found = as_comparison(expr)
         if found is not None:
-            return found.opposite()
-    return Call("not", (expr,), BOOLEAN)
+            return found if wanted else found.opposite()
+    return expr if wanted else Call("not", (expr,), BOOLEAN)
 
 
 def _written_out(expr: Call) -> Expr | None:

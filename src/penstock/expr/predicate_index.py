@@ -150,9 +150,6 @@ class PredicateIndex:
     def __len__(self) -> int:
         return len(self._answer_of)
 
-    def __contains__(self, query_id: int) -> bool:
-        return query_id in self._answer_of
-
     def add(self, query_id: int, static: Expr | None, stream: Expr | None) -> None:
         """Put a query in, in place of one with the same id. `static` may use static columns only."""
         if query_id in self._answer_of:

@@ -32,6 +32,10 @@ from penstock.errors import PenstockError, error
 # On a busy machine a function gets little of the processor: by the clock it has so many times as long.
 _CLOCK_FACTOR = 4
 _limit_s = 0.0
+# A definition may import much.
+_DEFINITION_FACTOR = 4
+# A vectorised function has so much more time per so many rows.
+_ROWS_PER_LIMIT = 10_000
 
 
 class Overtime(BaseException):
@@ -46,7 +50,11 @@ def limit_functions(seconds: float) -> None:
 
 @contextlib.contextmanager
 def time_limit(progress: Callable[[], int], factor: float = 1.0) -> Iterator[None]:
-    """Raise Overtime where `progress` stays the same for too long; `factor` times the limit of the process."""
+    """Raise Overtime where `progress` stays the same for too long; `factor` times the limit of the process.
+
+    A timer interrupts Python code in the main thread of a process, where Spark's workers run tasks. It cannot interrupt C
+    code that does not return: then the worker is killed from outside.
+    """
     seconds = _limit_s * factor
     if not seconds or threading.current_thread() is not threading.main_thread():
         yield
@@ -69,12 +77,6 @@ def time_limit(progress: Callable[[], int], factor: float = 1.0) -> Iterator[Non
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-
-
-# A definition may import much.
-_DEFINITION_FACTOR = 4
-# A vectorised function has so much more time per so many rows.
-_ROWS_PER_LIMIT = 10_000
 
 
 def check_function(function: Function) -> None:

@@ -136,7 +136,6 @@ def fill_vectors(
     for row in range(len(gaps)):
         if gaps[row] >= 0:
             valid[row >> 6] |= one << np.uint64(row & 63)
-    whole = FULL if known == len(gaps) else MIXED
     prefix = np.zeros(words, np.uint64)
     done = 0
     for i in range(count):
@@ -147,22 +146,14 @@ def fill_vectors(
             done += 1
         below, above = slots_below[i], slots_from[i]
         if below >= 0:
-            if done == 0:
-                states[below] = EMPTY
-            elif done == len(gaps):
-                states[below] = FULL
-            else:
-                states[below] = MIXED
+            states[below] = _state_of_count(done, len(gaps))
+            if states[below] == MIXED:
                 out = vectors[below]
                 for w in range(words):
                     out[w] = prefix[w]
         if above >= 0:
-            if done == known:
-                states[above] = EMPTY
-            elif done == 0 and whole == FULL:
-                states[above] = FULL
-            else:
-                states[above] = MIXED
+            states[above] = _state_of_count(known - done, len(gaps))
+            if states[above] == MIXED:
                 out = vectors[above]
                 for w in range(words):
                     out[w] = valid[w] ^ prefix[w]
@@ -180,21 +171,15 @@ def fill_vectors(
             for place in range(edges[gap], edges[gap + 1]):
                 row = order[place]
                 out[row >> 6] |= one << np.uint64(row & 63)
-        if list_negated[m]:
-            if named == known:
-                states[slot] = EMPTY
-            elif named == 0 and whole == FULL:
-                states[slot] = FULL
-            else:
-                states[slot] = MIXED
-                for w in range(words):
-                    out[w] = valid[w] ^ out[w] if named else valid[w]
-        elif named == 0:
-            states[slot] = EMPTY
-        elif named == len(gaps):
-            states[slot] = FULL
-        else:
-            states[slot] = MIXED
+        states[slot] = _state_of_count(known - named if list_negated[m] else named, len(gaps))
+        if list_negated[m] and states[slot] == MIXED:
+            for w in range(words):
+                out[w] = valid[w] ^ out[w] if named else valid[w]
+
+
+@kernel
+def _state_of_count(rows: int, of: int) -> int:
+    return EMPTY if rows == 0 else (FULL if rows == of else MIXED)
 
 
 @kernel

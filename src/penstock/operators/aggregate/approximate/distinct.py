@@ -22,6 +22,9 @@ BITS = 32
 _FRACTION = 0.77351  # bias of the position of the lowest unset bit (Flajolet and Martin)
 _SMALL = 1.75  # correction for few values (Scheuermann and Mauve)
 _DEVIATION = 0.78  # standard error of one map's worth of averaging
+_BIT = np.dtype([("time", np.int64), ("place", np.int32)])
+_SURER = 1.5
+"""The bounds of `distinct_count` are two standard errors; SQL's are three."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +75,6 @@ def places(hashes: npt.NDArray[np.uint64], maps: int) -> tuple[Ints, Ints]:
             bit += 1
         bits[i] = bit
     return rows, bits
-
-
-_BIT = np.dtype([("time", np.int64), ("place", np.int32)])
-_SURER = 1.5
-"""The bounds of `distinct_count` are two standard errors; SQL's are three."""
 
 
 class ApproxDistinct(Bracketed):

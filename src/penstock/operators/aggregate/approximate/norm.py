@@ -27,6 +27,10 @@ from penstock.operators.aggregate.partials.base import (
 from penstock.types import Type
 
 _GRID = 512
+_BATCH = 2048
+_SURER = 3.0
+_OF_SKETCH = 0.8
+"""The sketch's share of the error; the rest is for the cell that BEGIN cuts."""
 
 
 @kernel
@@ -74,12 +78,6 @@ def _grid(p: float, steps: int) -> Floats:
         for j in range(steps):
             out[i * steps + j] = abs(stable((i + 0.5) / steps, (j + 0.5) / steps, p))
     return out
-
-
-_BATCH = 2048
-_SURER = 3.0
-_OF_SKETCH = 0.8
-"""The sketch's share of the error; the rest is for the cell that BEGIN cuts."""
 
 
 class ApproxNorm(Bracketed):

@@ -165,8 +165,9 @@ class CellStore:
 
 
 class PieceStore(CellStore):
-    """`start` and `width` of a cell are log positions; all cells of a piece have the same, one per group.
+    """Cells of log ranges, for states without end: old ranges are merged, so that a group has few cells.
 
+    `start` and `width` of a cell are log positions; all cells of a piece have the same, one per group.
     A piece stands for all rows between its ends. Beyond the newest few, two neighbours of a level become one of the next:
     the number of pieces grows with the logarithm of what came.
     """

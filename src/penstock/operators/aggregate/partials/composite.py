@@ -9,6 +9,8 @@ import numpy as np
 
 from penstock.operators.aggregate.partials.base import Accumulator, Ints, Mergeable, State, Values
 
+LATEST = "latest"
+
 
 class CompositePartial(Mergeable):
     """The fields of its parts, numbered. Rows come in through the parts: `joined` puts what they made of them side by side."""
@@ -41,9 +43,6 @@ class CompositePartial(Mergeable):
 
     def kept(self, state: State) -> int:
         return max(part.kept(self.part(state, place)) for place, part in enumerate(self.parts))
-
-
-LATEST = "latest"
 
 
 class Marks(Accumulator):

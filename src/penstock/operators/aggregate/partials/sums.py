@@ -19,6 +19,8 @@ Pair = tuple[Floats, Floats]
 # Cuts a double into two halves of 26 bits.
 _HALVES = 134217729.0
 _RESOLUTION = 2.0**-102
+_LIMBS = ("limb0", "limb1", "limb2", "limb3")
+_EXACT = Context(prec=60)
 
 
 class Count(Partial):
@@ -157,10 +159,6 @@ class Pairs(DoubleSums):
 def _about_means(state: State, one: str, two: str) -> Floats:
     products = _pair(state, f"{one}{two}_")
     return product_of_sums(state["count"], products, _pair(state, f"{one}_"), _pair(state, f"{two}_"))
-
-
-_LIMBS = ("limb0", "limb1", "limb2", "limb3")
-_EXACT = Context(prec=60)
 
 
 class DecimalTotal(Partial):

@@ -23,6 +23,8 @@ from penstock.operators.aggregate.partials.base import (
 from penstock.operators.aggregate.partials.objects import item_bytes, objects_of
 from penstock.types import Type
 
+_PARTS = 3  # ts, position, value: all of them fit into a double
+
 
 class ValueLists(Partial):
     """A partial with lists: `values` has one array per cell (None: nothing yet), `size` is its length.
@@ -146,7 +148,10 @@ def _exact_sum(values: list[Any]) -> Any:
 
 
 class Percentile(ValueLists):
-    """All values. NaN is above every number."""
+    """All values, for percentiles and MODE. NaN is above every number.
+
+    PERCENTILE, PERCENTILE_CONT and MEDIAN interpolate between two neighbouring values; PERCENTILE_DISC gives one of them.
+    """
 
     name = "values"
     functions = frozenset({"percentile", "percentile_disc", "percentile_disc_desc", "mode", "mode_desc"})
@@ -186,11 +191,11 @@ def mode(values: Numbers, last: bool) -> Any:
     return known[found[-1 if last else 0]].item() + 0
 
 
-_PARTS = 3  # ts, position, value: all of them fit into a double
-
-
 class TimeWeighted(ValueLists):
-    """Every reading with its time: a late one may come between any two, and both parts of a slice may interleave."""
+    """The average over time of a value that stands until the next one is reported.
+
+    Every reading is kept with its time: a late one may come between any two, and both parts of a slice may interleave.
+    """
 
     name = "weighted"
     functions = frozenset({"twa"})

@@ -117,7 +117,7 @@ def _over_keys(expr: Expr, rollup: RollupDefinition) -> Expr:
 
 
 def stand_in(asked: Measure, shape: Shape) -> Measure | None:
-    """None where the rollup has nothing of the kind."""
+    """The rollup's measure that can answer a requested one: the same, or another with the same information; None: neither."""
     if asked in shape.measures:
         return asked
     same = [kept for kept in shape.measures if kept.arguments == asked.arguments]

@@ -14,6 +14,11 @@ from penstock.expr.kernel import kernel
 
 Ints: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 Bools: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
+# Fewer new rows than this are done before sharing them out would pay.
+_ENOUGH = 5_000
+_SAMPLE = 20_000
+# So many neighbours in the log go to one part: few, so that a burst is shared out too.
+_STRIPE = 4
 
 
 def is_exact(types: Sequence[pa.DataType]) -> bool:
@@ -79,15 +84,11 @@ def part_of(numbers: Ints, parts: int) -> Ints:
     return ((high * np.uint64(parts)) >> np.uint64(32)).astype(np.int64)
 
 
-# Fewer new rows than this are done before sharing them out would pay.
-_ENOUGH = 5_000
-_SAMPLE = 20_000
-# So many neighbours in the log go to one part: few, so that a burst is shared out too.
-_STRIPE = 4
-
-
 def hot_keys(keys: Sequence[Ints], parts: int) -> Ints:
-    """Keys with at least half of one part's share of the new rows. Follows from the rows, so all parts agree."""
+    """Keys so frequent that the part that owns one would still work while all others wait.
+
+    They have at least half of one part's share of the new rows. Follows from the rows, so all parts agree.
+    """
     total = sum(map(len, keys))
     if parts < 2 or total < _ENOUGH:
         return np.empty(0, np.int64)

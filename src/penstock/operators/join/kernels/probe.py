@@ -24,10 +24,17 @@ from penstock.operators.join.kernels.combinations import Combinations, as_timest
 from penstock.operators.join.kernels.keys import Bools, Ints
 from penstock.operators.join.kernels.runs import Run, build_run
 from penstock.operators.join.kernels.scan import as_doubles, grown
+from penstock.operators.join.kernels.weakest import FLIPPED
 from penstock.operators.join.papers.sides import Float64s
 from penstock.types import DOUBLE, INT
 
 Edges: TypeAlias = np.ndarray[Any, np.dtype[np.int32]]
+# A bucket longer than this is entered by binary search: a hot key fills it, in time order.
+_LONG = 16
+# Nanoseconds: sorting one row of a run, picking one row by value, looking at one candidate of a scan.
+SORT_NS = 80.0
+PICK_NS = 6.0
+CANDIDATE_NS = 2.2
 
 
 def probe(run: Run, key: Ints, low: Ints, high: Ints) -> tuple[Ints, Ints]:
@@ -56,10 +63,6 @@ def expand(begin: Ints, end: Ints) -> tuple[Ints, Ints]:
             left[at], right[at] = i, row
             at += 1
     return left, right
-
-
-# A bucket longer than this is entered by binary search: a hot key fills it, in time order.
-_LONG = 16
 
 
 @kernel
@@ -131,13 +134,6 @@ def by_key(run: Run, column: str) -> Run:
     return found
 
 
-# Nanoseconds: sorting one row of a run, picking one row by value, looking at one candidate of a scan.
-SORT_NS = 80.0
-PICK_NS = 6.0
-CANDIDATE_NS = 2.2
-_FLIPPED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
-
-
 @dataclass(frozen=True, slots=True)
 class ByValue:
     """A condition `own operation given`: `own` of the next stream alone, `given` of streams that are bound."""
@@ -150,7 +146,7 @@ class ByValue:
 
 def as_by_value(condition: Expr, alias: str) -> ByValue | None:
     """The condition, if it compares the next stream's doubles with those of others."""
-    if not isinstance(condition, Call) or condition.operation not in _FLIPPED or calls_user(condition):
+    if not isinstance(condition, Call) or condition.operation not in FLIPPED or calls_user(condition):
         return None
     left, right = condition.arguments
     if left.type not in (DOUBLE, INT) or right.type != left.type:
@@ -159,7 +155,7 @@ def as_by_value(condition: Expr, alias: str) -> ByValue | None:
     if own == [{True}, {False}]:
         return ByValue(condition, left, condition.operation, right)
     if own == [{False}, {True}]:
-        return ByValue(condition, right, _FLIPPED[condition.operation], left)
+        return ByValue(condition, right, FLIPPED[condition.operation], left)
     return None
 
 

@@ -27,12 +27,11 @@ from penstock.operators.join.kernels.combinations import Combinations
 from penstock.operators.join.kernels.keys import Ints
 from penstock.operators.join.kernels.scan import as_doubles
 from penstock.operators.join.kernels.step import Join
-from penstock.operators.join.kernels.weakest import all_of, open_end
+from penstock.operators.join.kernels.weakest import FLIPPED, all_of, open_end
 from penstock.operators.join.papers.sides import Float64s
 from penstock.types import BIGINT, BOOLEAN, DOUBLE
 
 _PLUS, _MINUS, _FROM = range(3)  # y + c, y - c, c - y
-_FLIPPED = {"gt": "lt", "ge": "le", "lt": "gt", "le": "ge"}
 Bound = tuple[tuple[int, ...], ...]
 
 
@@ -170,7 +169,7 @@ def as_inequality(expr: Expr) -> tuple[Inequality, float] | None:
     operation, (left, right) = expr.operation, expr.arguments
     found = _moved(right)
     if found is None:
-        found, left, operation = _moved(left), right, _FLIPPED[operation]
+        found, left, operation = _moved(left), right, FLIPPED[operation]
     if found is None or left.type != DOUBLE:
         return None
     moved, form, constant = found

@@ -22,6 +22,8 @@ from penstock.operators.join.kernels.keys import Bools, Ints, key_numbers
 from penstock.operators.join.kernels.step import PAIRS
 
 _NEVER = np.iinfo(np.int64).max
+# Joined with each matching row, also with none, or kept if there is one or none.
+Use = Literal["inner", "left", "exists", "missing"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +84,6 @@ def _passing(versions: pa.Table, predicate: Expr | None, keys: Sequence[Expr]) -
         passing = passing & known
     vids = np.flatnonzero(passing)
     return vids, numbers[vids]
-
-
-# Joined with each matching row, also with none, or kept if there is one or none.
-Use = Literal["inner", "left", "exists", "missing"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from typing import TypeGuard
 from penstock.expr.expression import Call, Expr, Literal, UserCall
 from penstock.types import BOOLEAN, DOUBLE
 
-_FLIPPED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
+FLIPPED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
 _ORDERED = ("INT", "BIGINT", "DOUBLE", "TIMESTAMP")
 # More alternatives than this are not tested one after the other: callers refine the result anyway.
 MOST_ALTERNATIVES = 8
@@ -70,7 +70,7 @@ def open_end(expr: Expr) -> tuple[Expr, float, bool] | None:
 
     (the comparison with 0 in the constant's place, the constant, whether a larger one is true more often)
     """
-    if not isinstance(expr, Call) or expr.operation not in _FLIPPED:
+    if not isinstance(expr, Call) or expr.operation not in FLIPPED:
         return None
     left, right = expr.arguments
     for place, side in ((1, right), (0, left)):

@@ -15,6 +15,12 @@ from penstock.operators.join.kernels.bounds import UNBOUNDED, Bounds
 from penstock.operators.join.papers.conditions import Conditions
 from penstock.operators.join.papers.sides import Bools, Float64s, Int64s, Side
 
+ROWS_PER_PART = 30_000
+MOST_PARTS = 64
+# Not the multiplier of the buckets in `search`: the keys of one part must still spread over all buckets.
+_MULTIPLIER = np.uint64(0xFF51AFD7ED558CCD)
+_SHIFT = np.uint64(58)
+
 
 class PackedSides(NamedTuple):
     """Stream s has rows [starts[s], starts[s + 1]). Its column c at row r is values[offsets[s, c] + r].
@@ -105,13 +111,6 @@ def _columns(
         offsets[stream, column] = filled - starts[stream]
         filled += len(chosen[stream])
     return np.concatenate(parts), offsets
-
-
-ROWS_PER_PART = 30_000
-MOST_PARTS = 64
-# Not the multiplier of the buckets in `search`: the keys of one part must still spread over all buckets.
-_MULTIPLIER = np.uint64(0xFF51AFD7ED558CCD)
-_SHIFT = np.uint64(58)
 
 
 def parts_of(sides: Sequence[Side]) -> Iterator[tuple[list[Side], list[Int64s]]]:

@@ -119,8 +119,7 @@ def made_uniform(join: PreparedJoin) -> UniformJoin:
     inputs = tuple(_sorted(replace(plan.inputs[old], alias=f"s{new}")) for new, old in enumerate(order))
     bounds = tuple(tuple(plan.bounds[a][b] for b in order) for a in order)
     conditions = tuple(by_shape(renamed(c, names) for part in plan.conditions for c in conjuncts(part)))
-    rich = bool(join.tables or join.computed)
-    carried = [f"s{new}.{name}" for new, old in enumerate(order) if rich for name in join.streams[old].columns]
+    carried = [f"s{new}.{name}" for new, old in enumerate(order) if join.is_rich for name in join.streams[old].columns]
     return UniformJoin(JoinPlan(inputs, bounds, conditions, ()), order, tuple(carried))
 
 

@@ -78,7 +78,7 @@ class MemberResults:
             for number in members:
                 if number not in self._results or number in self.failed:
                     continue
-                if _is_rich(self._joins[number]):
+                if self._joins[number].is_rich:
                     self._add_rich(number, self._joins[number], found if rows is None else found.take(rows))
                 else:
                     self._add_plain(number, chosen)
@@ -99,9 +99,8 @@ class MemberResults:
         for members in self._refinement.alike:
             seen: dict[tuple[int, ...], int] = {}
             for number in members:
-                rich = _is_rich(self._joins[number])
                 order = self._shared.uniforms[number].order
-                first_of[number] = number if rich else seen.setdefault(order, number)
+                first_of[number] = number if self._joins[number].is_rich else seen.setdefault(order, number)
         return first_of
 
     def _write(self, writes: Sequence[Callable[[], None]]) -> None:
@@ -131,11 +130,6 @@ class MemberResults:
             raise
         except Exception as failure:  # from this member's own functions: other members go on
             self.failed[number] = as_error(failure)
-
-
-def _is_rich(join: PreparedJoin) -> bool:
-    """Whether results are more than positions and times."""
-    return bool(join.tables or join.computed)
 
 
 def _as_written(found: Combinations, order: Sequence[int], join: PreparedJoin) -> Combinations:

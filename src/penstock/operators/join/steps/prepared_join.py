@@ -90,6 +90,11 @@ class PreparedJoin:
         return bool(self.streams[0].keys)
 
     @property
+    def is_rich(self) -> bool:
+        """Whether results are more than positions and times."""
+        return bool(self.tables or self.computed)
+
+    @property
     def uniform(self) -> bool:
         """Whether the forward algorithms can do it without testing windows again."""
         return covers(self.stated)

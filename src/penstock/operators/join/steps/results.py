@@ -64,37 +64,35 @@ class Results:
         self._folder = folder
         self._query_id = query_id
         self._waiting: list[pa.Table] = []
-        self._rows = 0
+        self.waiting_rows = 0
         self._files: list[tuple[str, int, bytes]] = []
 
     def add(self, table: pa.Table) -> None:
         self._waiting.append(table)
-        self._rows += table.num_rows
-        if self._rows >= FILE_ROWS:
+        self.waiting_rows += table.num_rows
+        if self.waiting_rows >= FILE_ROWS:
             self.flush()
-
-    @property
-    def waiting_rows(self) -> int:
-        return self._rows
 
     @property
     def writes_files(self) -> bool:
         """Whether packing will go to disk."""
-        return self._rows > INLINE_ROWS or bool(self._files and self._rows)
+        return self.waiting_rows > INLINE_ROWS or bool(self._files and self.waiting_rows)
 
     def packed(self) -> Iterator[tuple[str, int, bytes]]:
         """(kind, rows, payload) as the commit record holds them."""
         if self.writes_files:
             self.flush()
         yield from self._files
-        if self._rows:
-            yield "join", self._rows, to_bytes(pa.concat_tables(self._waiting).combine_chunks())
+        if self.waiting_rows:
+            yield "join", self.waiting_rows, to_bytes(pa.concat_tables(self._waiting).combine_chunks())
 
     def flush(self) -> None:
         """What is waiting goes to disk."""
         whole = pa.concat_tables(self._waiting)
-        self._files.append(("join_file", self._rows, write_results(self._folder, self._query_id, whole).encode()))
-        self._waiting, self._rows = [], 0
+        self._files.append(
+            ("join_file", self.waiting_rows, write_results(self._folder, self._query_id, whole).encode())
+        )
+        self._waiting, self.waiting_rows = [], 0
 
 
 def as_error(failure: Exception) -> PenstockError:

@@ -42,7 +42,7 @@ class SliceReader:
             self._listed[table_id] = list_readable(self.log, table_id)
         return self._listed[table_id]
 
-    def read(self, stream: BufferedStream, piece: Slice, keep: bool = True) -> Bag:
+    def read(self, stream: BufferedStream, piece: Slice) -> Bag:
         """The rows of a slice that pass the stream's own predicates."""
         state = self.definitions.state
         table, static = state.tables_by_id[stream.table_id], state.rows(stream.table_id)
@@ -52,8 +52,7 @@ class SliceReader:
         rows = self._kept.get(known)
         if rows is None:
             rows = read_slice(piece, schema=slice_schema(fields))
-            if keep:
-                self._kept.put(known, rows, rows.nbytes)
+            self._kept.put(known, rows, rows.nbytes)
         vids = rows.column(VERSION_COLUMN.name).to_numpy()
         pos: Ints = np.arange(piece.first, piece.end, dtype=np.int64)
         if stream.static_predicate is not None:
@@ -106,19 +105,6 @@ def no_bag(stream: BufferedStream, definitions: Definitions) -> Bag:
 
 def missing_rows(table_id: int, first: int, end: int) -> PenstockError:
     return error("corrupt_segment", segment=f"{table_id}/{first:016d}-{end:016d}", detail="a file is missing")
-
-
-def join_bags(bags: Sequence[Bag]) -> Bag:
-    if len(bags) == 1:
-        return bags[0]
-    first = bags[0]
-    key = np.concatenate([b.key for b in bags if b.key is not None]) if first.key is not None else None
-    return Bag(
-        np.concatenate([b.pos for b in bags]),
-        np.concatenate([b.ts for b in bags]),
-        key,
-        {n: pa.concat_arrays([b.columns[n] for b in bags]) for n in first.columns},
-    )
 
 
 @dataclass(slots=True)
@@ -180,7 +166,10 @@ class StreamRows:
         for group in _neighbours(slices(segments, hole.first, hole.end, low, high)):
             held = self._read.get((group, hole.share))
             if held is None:
-                run = read_run(self.reader, self.stream, group, hole.share)
+                bag = read_bag(self.reader, self.stream, group)
+                if bag.key is not None:
+                    bag = bag.keep(belongs(bag.key, hole.share))
+                run = laid_out(bag, group[0].first, group[-1].end)
                 held = BufferedRun(KeyRange(run.first, run.end, hole.share), run)
                 self._read.put((group, hole.share), held, run.nbytes)
                 self.rows_read_back += len(run)
@@ -207,14 +196,6 @@ def _neighbours(pieces: Sequence[Slice]) -> list[tuple[Slice, ...]]:
     return [tuple(g) for g in groups]
 
 
-def read_run(reader: SliceReader, stream: BufferedStream, pieces: Sequence[Slice], share: Share) -> Run:
-    """A run of the rows of neighbouring slices with keys that belong to a share."""
-    bag = read_bag(reader, stream, pieces)
-    if bag.key is not None:
-        bag = bag.keep(belongs(bag.key, share))
-    return laid_out(bag, pieces[0].first, pieces[-1].end)
-
-
 def belongs(key: Ints, share: Share) -> Bools:
     """Which keys are a share's."""
     if share == WHOLE:
@@ -225,7 +206,17 @@ def belongs(key: Ints, share: Share) -> Bools:
 
 
 def read_bag(reader: SliceReader, stream: BufferedStream, pieces: Sequence[Slice]) -> Bag:
-    return join_bags([reader.read(stream, piece) for piece in pieces])
+    """The rows of neighbouring slices."""
+    bags = [reader.read(stream, piece) for piece in pieces]
+    if len(bags) == 1:
+        return bags[0]
+    keys = [bag.key for bag in bags if bag.key is not None]
+    return Bag(
+        np.concatenate([bag.pos for bag in bags]),
+        np.concatenate([bag.ts for bag in bags]),
+        np.concatenate(keys) if keys else None,
+        {name: pa.concat_arrays([bag.columns[name] for bag in bags]) for name in bags[0].columns},
+    )
 
 
 def laid_out(bag: Bag, first: int, end: int) -> Run:
