@@ -8,7 +8,8 @@ not much larger than its arguments (docs/decisions/0017-functions-that-reach-spa
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from functools import partial
+from typing import Any, Literal
 
 from sqlglot import exp
 
@@ -41,22 +42,14 @@ class FunctionSpec:
         return (self.name, *self.aliases)
 
 
-def _scalar(
-    names: str, arguments: str, result: str, node: type[exp.Expr] | None = None, **more: str | bool
+def _spec(
+    kind: Kind, names: str, arguments: str, result: str, node: type[exp.Expr] | None = None, **more: Any
 ) -> FunctionSpec:
     name, *aliases = names.split()
-    return FunctionSpec(name, arguments, result, node, "scalar", tuple(aliases), **more)  # type: ignore[arg-type]
+    return FunctionSpec(name, arguments, result, node, kind, tuple(aliases), **more)
 
 
-def _aggregate(names: str, arguments: str, result: str, node: type[exp.Expr] | None = None) -> FunctionSpec:
-    name, *aliases = names.split()
-    return FunctionSpec(name, arguments, result, node, "aggregate", tuple(aliases))
-
-
-def _ranking(name: str, arguments: str, result: str, node: type[exp.Expr]) -> FunctionSpec:
-    return FunctionSpec(name, arguments, result, node, "ranking")
-
-
+_scalar, _aggregate, _ranking = partial(_spec, "scalar"), partial(_spec, "aggregate"), partial(_spec, "ranking")
 FUNCTIONS: tuple[FunctionSpec, ...] = (
     # Numbers
     _scalar("abs", "number", "same", exp.Abs),

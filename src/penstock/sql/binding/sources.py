@@ -323,8 +323,7 @@ def _condition(binder: Coercion, source: BoundSource, sample: exp.TableSample) -
             _refuse(binder, source, sample.args[key], "TABLESAMPLE PERIODIC (n) keeps every n-th reading")
         rest = typed(exp.Mod(this=place, expression=constant(int(period), BIGINT)), BIGINT)
         return typed(exp.EQ(this=rest, expression=constant(seed % int(period), BIGINT)), BOOLEAN)
-    failure = error("not_supported", feature=f"TABLESAMPLE {method}", hint=_EXAMPLE)
-    binder.fail(source.node, failure)
+    binder.fail(source.node, error("not_supported", feature=f"TABLESAMPLE {method}", hint=_EXAMPLE))
 
 
 def _seed(binder: Coercion, source: BoundSource, sample: exp.TableSample) -> int:

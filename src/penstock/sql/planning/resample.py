@@ -185,8 +185,7 @@ def _selection(source: BoundSource, state: CatalogState) -> SelectPlan | None:
 
 
 def _both(read: SelectPlan, own: Expr | None, columns: dict[str, Expr]) -> Expr | None:
-    mine = [] if own is None else [substituted(own, columns)]
-    return all_of([*mine, *([] if read.stream_predicate is None else [read.stream_predicate])])
+    return all_of((None if own is None else substituted(own, columns), read.stream_predicate))
 
 
 _REFUSED = (("group", "GROUP BY"), ("having", "HAVING"), ("windows", "a window function"), ("window_joins", "WINDOW"))

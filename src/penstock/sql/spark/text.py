@@ -38,13 +38,8 @@ NOW = "now"
 _ESCAPES = str.maketrans({"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r", "\t": "\\t"})
 
 # Types of nearly every cast, as Spark writes them. For others sqlglot parses the names of two types at each cast.
-_CAST_NAMES = {
-    exp.DType.BIGINT: "BIGINT",
-    exp.DType.BOOLEAN: "BOOLEAN",
-    exp.DType.DOUBLE: "DOUBLE",
-    exp.DType.INT: "INT",
-    exp.DType.TEXT: "STRING",
-}
+_SAME_NAME = (exp.DType.BIGINT, exp.DType.BOOLEAN, exp.DType.DOUBLE, exp.DType.INT)
+_CAST_NAMES = {**{kind: kind.name for kind in _SAME_NAME}, exp.DType.TEXT: "STRING"}
 _CAST_OPTIONS = ("format", "action", "default")
 
 

@@ -20,12 +20,7 @@ from penstock.sql.planning.aggregate.planner import PLAIN
 from penstock.sql.values import DURATION, external, type_of
 from penstock.types import BIGINT
 
-_COVERED = {
-    "sum": ("INT", "BIGINT", "DOUBLE"),
-    "avg": ("INT", "BIGINT", "DOUBLE"),
-    "min": ("INT", "BIGINT", "DOUBLE", "TIMESTAMP"),
-    "max": ("INT", "BIGINT", "DOUBLE", "TIMESTAMP"),
-}
+_NUMBERS = ("INT", "BIGINT", "DOUBLE")
 EVERY_ROW = Literal(1, BIGINT)
 
 
@@ -92,7 +87,8 @@ def _aggregate(call: exp.Expr) -> Aggregate:
     if isinstance(call.this, exp.Star):
         return Aggregate(function, EVERY_ROW, BIGINT)
     argument = lower(call.this)
-    if function != "count" and argument.type.kind not in _COVERED[function]:
+    covered = (*_NUMBERS, "TIMESTAMP") if function in ("min", "max") else _NUMBERS
+    if function != "count" and argument.type.kind not in covered:
         raise NotCovered(f"{function} of {argument.type}")
     if calls_user(argument) or (function == "avg" and type_of(call.this) == DURATION):
         raise NotCovered("users' functions run in workers, and a mean of durations is rounded by Spark")

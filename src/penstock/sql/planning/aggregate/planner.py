@@ -279,8 +279,7 @@ def read_through(plan: AggregatePlan, read: SelectPlan, name: str) -> AggregateP
     NOW is that of the selection's sensors, whatever the reader asks of its columns: those are conditions on readings.
     """
     plan = renamed(plan, read_columns(read))
-    asked = (read.stream_predicate, plan.static_predicate, plan.stream_predicate)
-    conditions = all_of([condition for condition in asked if condition is not None])
+    conditions = all_of((read.stream_predicate, plan.static_predicate, plan.stream_predicate))
     return replace(plan, static_predicate=read.static_predicate, stream_predicate=conditions, reads=name)
 
 

@@ -12,7 +12,7 @@ from typing import Literal
 from sqlglot import exp
 
 from penstock.errors import error
-from penstock.expr.expression import Call, Column, Expr, UserCall, is_static, walk
+from penstock.expr.expression import Call, Column, Expr, UserCall, walk
 from penstock.expr.windows import TimeWindow
 from penstock.operators.join.kernels.bounds import MOST_STREAMS
 from penstock.sql.binding.context import BoundQuery, SelectContext, WindowGraph
@@ -31,7 +31,7 @@ from penstock.sql.planning.join.tables import (
     left_tables,
     qualified,
 )
-from penstock.sql.planning.relations import all_of, refuse_clauses
+from penstock.sql.planning.relations import by_decider, refuse_clauses
 from penstock.sql.scope import BoundSource
 from penstock.types import BOOLEAN, Type
 
@@ -224,14 +224,7 @@ def _split(question: _Question) -> tuple[list[JoinInput], list[Expr], list[JoinT
 
 def _input(source: BoundSource, conditions: list[Expr], keys: tuple[Expr, ...]) -> JoinInput:
     assert source.table is not None and isinstance(source.window, TimeWindow)
-    return JoinInput(
-        alias=source.alias,
-        table_id=source.table.id,
-        window=source.window,
-        static_predicate=all_of([c for c in conditions if is_static(c)]),
-        stream_predicate=all_of([c for c in conditions if not is_static(c)]),
-        keys=keys,
-    )
+    return JoinInput(source.alias, source.table.id, source.window, *by_decider(conditions), keys)
 
 
 def _equalities(condition: exp.Expr, streams: list[BoundSource]) -> tuple[Equality, ...]:
