@@ -14,11 +14,11 @@ from sqlglot.tokenizer_core import Token, TokenType
 from penstock.clock import parse_timestamp
 from penstock.errors import PenstockError, error, suggest
 from penstock.sql.cursor import Cursor
-from penstock.sql.durations import LONG_UNITS, UNITS, duration_us
 from penstock.sql.join_hints import read_hint
 from penstock.sql.nodes import BeginEnd, BeginEnds, Duration, Hold, WindowEdge, WindowJoin, WindowJoins, WithinPercent
 from penstock.sql.parameters import Parameters
 from penstock.sql.positions import Span, mark, point
+from penstock.sql.values import LONG_UNITS, UNITS, duration_us
 
 LEAST_PERCENT, MOST_PERCENT = 0.1, 50.0
 _AFTER_NUMBER = (TokenType.VAR, TokenType.SEMICOLON, TokenType.BEGIN)

@@ -14,11 +14,11 @@ from penstock.clock import parse_timestamp
 from penstock.errors import PenstockError, error
 from penstock.sql.cursor import UnexpectedToken
 from penstock.sql.dialect import Penstock, PenstockParser
-from penstock.sql.durations import LONG_UNITS
 from penstock.sql.grammar import administration, changes, definitions, queries, questions
 from penstock.sql.parameters import Parameters, refuse_unused
 from penstock.sql.positions import Span, offset_of, point, span_of_token
 from penstock.sql.statements import AsOf, BadQuery, OnError, Select, SetOnError, SourceText, Statement, Transaction
+from penstock.sql.values import LONG_UNITS
 
 # Suggested for words that nearly are one; short words and those that make good names are left out.
 KEYWORDS = (

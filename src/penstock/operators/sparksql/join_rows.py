@@ -19,7 +19,7 @@ from penstock.operators.join.answer_at import own_join, read_join
 from penstock.operators.sparksql.input_files import IN_MEMORY_ROWS, Piece, hand_over
 from penstock.pipeline.input_files import InputFiles
 from penstock.pipeline.spark_sql import Moment
-from penstock.sql.binding.read_joins import read_outputs
+from penstock.sql.binding.window_joins import read_outputs
 from penstock.sql.plan import AggregatePlan, JoinPlan, SparkPlan, plan_from_json
 from penstock.types import BIGINT, Field
 from penstock.views.standing_queries import StandingQueries

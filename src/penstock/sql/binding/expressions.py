@@ -27,11 +27,10 @@ from penstock.sql.binding.conditions import (
 )
 from penstock.sql.bound_trees import column_of, quoted
 from penstock.sql.dialect import sql_of
-from penstock.sql.durations import duration_us
 from penstock.sql.nodes import Const, Duration, Hold, OwnWindow
 from penstock.sql.positions import placed
 from penstock.sql.scope import Scope, fold
-from penstock.sql.values import DURATION, NULL, constant, show, type_of, typed
+from penstock.sql.values import DURATION, NULL, constant, duration_us, show, type_of, typed
 from penstock.types import BIGINT, BOOLEAN, DOUBLE, INT, TEXT, TIMESTAMP, Type
 
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ)

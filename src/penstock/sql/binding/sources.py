@@ -12,7 +12,7 @@ from penstock.functions.samples import PARTS
 from penstock.sql.binding.coercion import Coercion
 from penstock.sql.binding.context import BindingInput, Ctes, Place, SelectContext
 from penstock.sql.binding.expressions import ExpressionBinder
-from penstock.sql.binding.read_joins import cut_to_reader, read_outputs, tells_its_time
+from penstock.sql.binding.window_joins import cut_to_reader, read_outputs, tells_its_time
 from penstock.sql.bound_trees import both, column_of, hidden_column, quoted
 from penstock.sql.nodes import SampleCondition
 from penstock.sql.plan import Output, plan_from_json

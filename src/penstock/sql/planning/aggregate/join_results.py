@@ -15,7 +15,7 @@ from penstock.catalog.state import CatalogState
 from penstock.expr.expression import Column
 from penstock.operators.join.kernels.bounds import close
 from penstock.sql.binding.context import BoundQuery, WindowGraph
-from penstock.sql.binding.read_joins import read_outputs
+from penstock.sql.binding.window_joins import read_outputs
 from penstock.sql.kernel_expressions import NotCovered
 from penstock.sql.plan import AggregatePlan, JoinAggregatePlan, JoinPlan, JoinTable, plan_from_json
 from penstock.sql.planning.aggregate.planner import (
