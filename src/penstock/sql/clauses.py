@@ -51,10 +51,8 @@ class ClauseParser(Cursor):
         first = self._curr
         total = 0
         while self._curr.token_type == TokenType.NUMBER and self._next.text.upper() in UNITS:
-            try:
+            with self.pointing(first):
                 total += duration_us(f"{self._curr.text} {self._next.text}")
-            except PenstockError as failure:
-                raise self.fail(failure, first) from None
             self._advance(2)
         return total
 
@@ -103,10 +101,8 @@ class ClauseParser(Cursor):
             if counted:
                 unit = f" {self._curr.text}"
                 self._advance()
-            try:
+            with self.pointing(first):
                 return sign * duration_us(literal.name + unit)
-            except PenstockError as failure:
-                raise self.fail(failure, first) from None
         raise self.expected("a duration such as 10 SECONDS")
 
     # -- parameters: the value that was given stands in the place of `$1` or `:name`

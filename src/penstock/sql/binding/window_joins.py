@@ -47,7 +47,8 @@ def bind_window_joins(context: SelectContext, standing: bool) -> list[exp.Expr]:
         return _outer_join(context, graph, pairs, conditions)
     around = [stream for stream in graph.streams if stream not in own]
     if around:
-        note_windows_passed(context.select, [_passed(graph, stream, own) for stream in around])
+        # What NOT EXISTS of this SELECT has to wait for.
+        context.select.meta[_PASSED] = [_passed(graph, stream, own) for stream in around]
     return conditions
 
 
@@ -87,9 +88,13 @@ def _refuse_outer_join(context: SelectContext, pairs: list[StatedPair]) -> NoRet
 
 
 def _passed(graph: WindowGraph, stream: BoundSource, partners: list[BoundSource]) -> exp.Expr:
+    """NOW > time + the longest a partner may be later."""
     number = graph.streams.index(stream)
     latest = [graph.bounds.upper[number][graph.streams.index(partner)] for partner in partners]
-    return window_passed(time_of(stream), max(upper for upper in latest if upper is not None))
+    longest = constant(max(upper for upper in latest if upper is not None), DURATION)
+    last = typed(exp.Add(this=time_of(stream), expression=longest), TIMESTAMP)
+    now = typed(exp.CurrentTimestamp(), TIMESTAMP)
+    return between_streams(typed(exp.GT(this=now, expression=last), BOOLEAN))
 
 
 def _conditions(a: BoundSource, b: BoundSource, clause: WindowJoin) -> list[exp.Expr]:
@@ -210,24 +215,12 @@ def _listed(streams: Sequence[BoundSource]) -> str:
 _PASSED = "windows_passed"
 
 
-def window_passed(time: exp.Expr, longest_us: int) -> exp.Expr:
-    """NOW > time + the longest a partner may be later."""
-    last = typed(exp.Add(this=time, expression=constant(longest_us, DURATION)), TIMESTAMP)
-    now = typed(exp.CurrentTimestamp(), TIMESTAMP)
-    return between_streams(typed(exp.GT(this=now, expression=last), BOOLEAN))
-
-
 def unmatched_or(partner_time: exp.Expr, passed: exp.Expr) -> exp.Expr:
     """For LEFT JOIN: the row has a partner, or its window has passed."""
     absent = typed(exp.Is(this=partner_time, expression=exp.Null()), BOOLEAN)
     found = typed(exp.Not(this=absent), BOOLEAN)
     either = between_streams(typed(exp.Or(this=found, expression=passed), BOOLEAN))
     return typed(exp.Paren(this=either), BOOLEAN)
-
-
-def note_windows_passed(select: exp.Select, conditions: list[exp.Expr]) -> None:
-    """What NOT EXISTS of this SELECT has to wait for."""
-    select.meta[_PASSED] = conditions
 
 
 def windows_passed(negated: exp.Expr) -> list[exp.Expr]:
