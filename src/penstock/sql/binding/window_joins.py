@@ -225,7 +225,7 @@ def unmatched_or(partner_time: exp.Expr, passed: exp.Expr) -> exp.Expr:
 
 def windows_passed(negated: exp.Expr) -> list[exp.Expr]:
     """The conditions that go with the negation of a bound expression: none unless it is an EXISTS within a window."""
-    inner = negated.unnest() if isinstance(negated, exp.Paren) else negated
+    inner = negated.unnest()
     if not isinstance(inner, exp.Exists):
         return []
     return [condition.copy() for select in _branches(inner.this) for condition in select.meta.get(_PASSED, [])]

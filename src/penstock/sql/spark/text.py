@@ -327,9 +327,8 @@ def _constant(value: Any, type_: Type) -> exp.Expr:
 
 
 def _number(value: int) -> exp.Expr:
-    if value < 0:
-        return exp.Paren(this=exp.Neg(this=exp.Literal.number(-value)))
-    return exp.Literal.number(value)
+    number = exp.Literal.number(value)
+    return exp.Paren(this=number) if value < 0 else number
 
 
 def _arithmetic(node: exp.Expr) -> exp.Expr:

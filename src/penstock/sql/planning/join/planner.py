@@ -142,7 +142,7 @@ def _of_not_exists(top: SelectContext, inner: SelectContext, where: list[exp.Exp
     refuse_clauses(inner)
     if top.sources[0].alias == inner.sources[0].alias:
         raise NotCovered("two streams of the same name run as Spark SQL")
-    negated = [c for c in where if isinstance(c, exp.Not) and _is_exists(c.this, inner)]
+    negated = [c for c in where if isinstance(c, exp.Not) and _is_exists(c.this.unnest(), inner)]
     if len(negated) != 1:
         raise NotCovered("EXISTS within a window runs as Spark SQL unless it is NOT EXISTS and AND connects it")
     own = [condition for condition in where if condition is not negated[0]]
@@ -150,8 +150,7 @@ def _of_not_exists(top: SelectContext, inner: SelectContext, where: list[exp.Exp
 
 
 def _is_exists(node: exp.Expr, inner: SelectContext) -> bool:
-    found = node.unnest() if isinstance(node, exp.Paren) else node
-    return isinstance(found, exp.Exists) and found.this is inner.select
+    return isinstance(node, exp.Exists) and node.this is inner.select
 
 
 def _refuse_source(source: BoundSource) -> None:
