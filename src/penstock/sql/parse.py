@@ -44,7 +44,7 @@ def parse_script(text: str, params: Sequence[Any] | Mapping[str, Any] | None = N
         try:
             statements.append(_statement(text, tokens, parameters))
         except PenstockError as failure:
-            if on_error == "none" or not _creates_query(tokens):
+            if on_error == "none" or len(tokens) < 3 or [t.text.upper() for t in tokens[:2]] != ["CREATE", "QUERY"]:
                 raise
             statements.append(_bad_query(text, tokens, failure))
         asked_for |= parameters.keys
@@ -83,10 +83,6 @@ def parse_as_of(text: str) -> AsOf:
     if not parser.at_end():
         raise bad
     return found
-
-
-def _creates_query(tokens: list[Token]) -> bool:
-    return len(tokens) > 2 and [t.text.upper() for t in tokens[:2]] == ["CREATE", "QUERY"]
 
 
 def _bad_query(text: str, tokens: list[Token], failure: PenstockError) -> BadQuery:

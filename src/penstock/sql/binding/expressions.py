@@ -116,9 +116,7 @@ class ExpressionBinder(Calls):
 
     def _bytes(self, node: exp.Expr, scope: Scope) -> Bound:
         if isinstance(node, exp.HexString):
-            return constant(
-                node.name.lower(), values.type_of_cast(exp.DataType.build("BYTEA", "postgres")) or TEXT, node
-            )
+            return constant(node.name.lower(), Type("BINARY"), node)
         return constant(node.name, TEXT, node, loose=True)
 
     def _interval(self, node: exp.Interval, scope: Scope) -> Bound:

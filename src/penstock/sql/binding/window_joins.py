@@ -290,7 +290,10 @@ def cut_to_reader(inner: SelectContext, plan: JoinPlan, reader: SelectContext, w
             continue
         first, *others = [time.copy() for time in times]
         latest = typed(exp.Greatest(this=first, expressions=others), TIMESTAMP) if others else first
-        _add(inner.select, typed(compare(this=latest, expression=_moment(bound)), BOOLEAN))
+        where = inner.select.args.get("where")
+        kept = None if where is None else typed(exp.Paren(this=where.this), BOOLEAN)
+        inside = typed(compare(this=latest, expression=_moment(bound)), BOOLEAN)
+        inner.select.set("where", exp.Where(this=both(kept, inside)))
 
 
 def _moment(bound: Bound) -> exp.Expr:
@@ -300,9 +303,3 @@ def _moment(bound: Bound) -> exp.Expr:
     if not bound.offset_us:
         return now
     return typed(exp.Sub(this=now, expression=constant(-bound.offset_us, DURATION)), TIMESTAMP)
-
-
-def _add(select: exp.Select, condition: exp.Expr) -> None:
-    where = select.args.get("where")
-    grouped = None if where is None else typed(exp.Paren(this=where.this), BOOLEAN)
-    select.set("where", exp.Where(this=both(grouped, condition)))

@@ -59,7 +59,10 @@ def select_plan(bound: BoundQuery) -> SelectPlan:
     asked = conjuncts(query.args.get("where"))
     held = [condition for condition in asked if isinstance(condition, Hold)]
     static, stream = by_decider([lower(condition) for condition in asked if not isinstance(condition, Hold)])
-    lasting = _lasting(held, stream)
+    if len(held) > 1:
+        raise NotCovered("more than one condition that has to hold FOR some time runs as Spark SQL")
+    # The shared pass meets what has to last, and what else is asked waits until it has lasted.
+    lasting = Lasting(held[0].us, stream) if held else None
     plan = SelectPlan(
         table_id=source.table.id,
         outputs=outputs,
@@ -71,13 +74,6 @@ def select_plan(bound: BoundQuery) -> SelectPlan:
     if lasting is not None and plan.functions:
         raise NotCovered("a user's function beside FOR runs as Spark SQL")
     return plan
-
-
-def _lasting(held: list[Hold], beside: Expr | None) -> Lasting | None:
-    """What has to last: the shared pass meets its condition, and what else is asked waits until it has lasted."""
-    if len(held) > 1:
-        raise NotCovered("more than one condition that has to hold FOR some time runs as Spark SQL")
-    return Lasting(held[0].us, beside) if held else None
 
 
 def read_selection(source: BoundSource, state: CatalogState, over_join: str) -> SelectPlan | None:
