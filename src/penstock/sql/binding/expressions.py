@@ -25,7 +25,7 @@ from penstock.sql.binding.conditions import (
     bind_scalar_subquery,
     bind_similar,
 )
-from penstock.sql.bound_trees import column_of, quoted
+from penstock.sql.bound_trees import named_column, quoted
 from penstock.sql.dialect import sql_of
 from penstock.sql.nodes import Const, Duration, Hold, OwnWindow
 from penstock.sql.positions import placed
@@ -90,9 +90,7 @@ class ExpressionBinder(Calls):
             missing = scope.missing(path)
             self.fail(parts[0] if missing.condition == "table_not_found" else parts[-1], missing)
         source, column, rest = found
-        if column.origin in ("stream", "time"):
-            source.needs_stream = True
-        bound = _standing_at(column_of(source, column), node)
+        bound = _standing_at(named_column(source, column), node)
         return self._fields_of(bound, parts[len(parts) - len(rest) :] if rest else [])
 
     def _fields_of(self, node: Bound, parts: list[Any]) -> Bound:

@@ -13,7 +13,7 @@ from penstock.sql.binding.coercion import Coercion
 from penstock.sql.binding.context import BindingInput, Ctes, Place, SelectContext
 from penstock.sql.binding.expressions import ExpressionBinder
 from penstock.sql.binding.window_joins import cut_to_reader, read_outputs, tells_its_time
-from penstock.sql.bound_trees import both, column_of, hidden_column, quoted
+from penstock.sql.bound_trees import both, hidden_column, named_column, quoted
 from penstock.sql.nodes import SampleCondition
 from penstock.sql.plan import Output, plan_from_json
 from penstock.sql.scope import BoundSource, SourceColumn, fold
@@ -108,13 +108,9 @@ class SourceBinder:
             right = source.find([name])
             if owner is None or left is None or right is None:
                 self._fail(identifier, scope.missing([name]))
-            for place, column in ((owner, left[0]), (source, right[0])):
-                if column.origin in ("stream", "time"):
-                    place.needs_stream = True
-            sides = [column_of(owner, left[0]), column_of(source, right[0])]
+            sides = [named_column(owner, left[0]), named_column(source, right[0])]
             sides = self._expressions.unify(sides, identifier, "compare")
-            equal = typed(exp.EQ(this=sides[0], expression=sides[1]), BOOLEAN)
-            condition = both(condition, equal)
+            condition = both(condition, typed(exp.EQ(this=sides[0], expression=sides[1]), BOOLEAN))
             scope.merged[name] = owner
         assert condition is not None
         return condition

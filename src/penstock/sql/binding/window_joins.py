@@ -27,6 +27,7 @@ from penstock.types import BOOLEAN, TIMESTAMP, format_duration
 
 # The earliest time of a combination; the latest is its `ts`.
 EARLIEST_COLUMN = "ts_min"
+_PASSED = "windows_passed"  # in the meta of a SELECT: what NOT EXISTS of it has to wait for
 
 
 def bind_window_joins(context: SelectContext, standing: bool) -> list[exp.Expr]:
@@ -47,7 +48,6 @@ def bind_window_joins(context: SelectContext, standing: bool) -> list[exp.Expr]:
         return _outer_join(context, graph, pairs, conditions)
     around = [stream for stream in graph.streams if stream not in own]
     if around:
-        # What NOT EXISTS of this SELECT has to wait for.
         context.select.meta[_PASSED] = [_passed(graph, stream, own) for stream in around]
     return conditions
 
@@ -210,9 +210,6 @@ def _is_bounded(window: Window, standing: bool) -> bool:
 def _listed(streams: Sequence[BoundSource]) -> str:
     names = [f'"{stream.alias}"' for stream in streams]
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
-
-
-_PASSED = "windows_passed"
 
 
 def unmatched_or(partner_time: exp.Expr, passed: exp.Expr) -> exp.Expr:
