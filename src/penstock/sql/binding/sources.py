@@ -10,7 +10,7 @@ from penstock.catalog.model import POSITION_COLUMN, TIME_COLUMN, QueryDefinition
 from penstock.errors import error, suggest
 from penstock.functions.samples import PARTS
 from penstock.sql.binding.coercion import Coercion
-from penstock.sql.binding.context import BindingInput, Ctes, Place, SelectContext
+from penstock.sql.binding.context import BindingInput, Ctes, QueryPlace, SelectContext
 from penstock.sql.binding.expressions import ExpressionBinder
 from penstock.sql.binding.window_joins import cut_to_reader, read_outputs, tells_its_time
 from penstock.sql.bound_trees import both, hidden_column, named_column, quoted
@@ -31,7 +31,7 @@ class QuestionBinder(Protocol):
 
     def enter(self, context: SelectContext) -> None: ...
 
-    def query(self, query: exp.Query, place: Place) -> list[Field]: ...
+    def query(self, query: exp.Query, place: QueryPlace) -> list[Field]: ...
 
     def inline(self, definition: QueryDefinition, reader: SelectContext) -> tuple[exp.Query, list[Field]]: ...
 
@@ -200,8 +200,8 @@ class SourceBinder:
         fields = [Field(n, f.type) for n, f in zip(names, fields, strict=False)] + fields[len(names) :]
         return self._derived(item, inner, alias, fields)
 
-    def _inside(self, ctes: Ctes) -> Place:
-        return Place(self._context.windows, "derived", parent=self._context, ctes=ctes)
+    def _inside(self, ctes: Ctes) -> QueryPlace:
+        return QueryPlace(self._context.windows, "derived", parent=self._context, ctes=ctes)
 
     def _derived(self, item: exp.Expr, query: exp.Expr, alias: str, fields: list[Field], name: str = "") -> BoundSource:
         """A bound question in FROM, in the place of what was written there."""
