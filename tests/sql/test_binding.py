@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from penstock.errors import PenstockError
 from penstock.expr.windows import EVERYTHING, FROM_REGISTRATION
 from penstock.sql.parse import parse_script
 from penstock.sql.plan import SparkPlan, plan_from_json, plan_to_json
@@ -156,3 +157,10 @@ def test_a_union_shares_the_window_behind_its_last_select(world: World) -> None:
 def test_a_nested_value_is_spelled_by_spark_alone(world: World, column: str) -> None:
     plan = world.plan(f"SELECT amount FROM odd WHERE CAST({column} AS TEXT) <> ''", standing=True)
     assert isinstance(plan, SparkPlan) and "as TEXT runs as Spark SQL" in plan.reason
+
+
+def test_a_name_of_with_is_known_inside_of_its_own_question_only(world: World) -> None:
+    inside = "(WITH x AS (SELECT MAX(ppm) AS m FROM sensors) SELECT m FROM x)"
+    assert isinstance(world.plan(f"SELECT {inside} AS a FROM my_segments"), SparkPlan)
+    with pytest.raises(PenstockError, match='there is no table "x"'):
+        world.plan(f"SELECT {inside} AS a, (SELECT m FROM x) AS b FROM my_segments")

@@ -6,7 +6,7 @@ from hypothesis import strategies as some
 
 from penstock.errors import PenstockError
 from penstock.expr.windows import TimeWindow
-from penstock.sql.durations import duration_us
+from penstock.sql.values import duration_us
 from penstock.types import format_duration
 from tests.sql.world import plant
 

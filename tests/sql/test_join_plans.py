@@ -11,7 +11,7 @@ from penstock.sql.parse import parse_script
 from penstock.sql.plan import SparkPlan, plan_from_json, plan_to_json
 from penstock.sql.planning.planner import reads_of
 from penstock.sql.statements import AlterQuery
-from penstock.sql.window_change import retargeted
+from penstock.sql.window_clauses import retargeted
 from tests.sql.world import World
 from tests.support.join_plans import SILENCE, S, planned, refused, under_caret
 

@@ -4,7 +4,7 @@ import pytest
 
 from penstock.sql.parse import parse_script, parse_select
 from penstock.sql.statements import AlterQuery
-from penstock.sql.window_change import retargeted
+from penstock.sql.window_clauses import retargeted
 
 
 def _changed(text: str, change: str) -> str:

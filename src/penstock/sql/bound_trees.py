@@ -33,6 +33,12 @@ def column_of(source: BoundSource, column: SourceColumn) -> exp.Expr:
     return node
 
 
+def named_column(source: BoundSource, column: SourceColumn) -> exp.Expr:
+    """The same where a question names the column: one of a reading makes the source a stream."""
+    source.needs_stream = source.needs_stream or column.origin in ("stream", "time")
+    return column_of(source, column)
+
+
 def time_of(source: BoundSource) -> exp.Expr:
     """A bound reference to a stream's time."""
     return column_of(source, SourceColumn(TIME_COLUMN, TIMESTAMP, "time"))

@@ -14,11 +14,11 @@ from sqlglot.tokenizer_core import Token, TokenType
 from penstock.clock import parse_timestamp
 from penstock.errors import PenstockError, error, suggest
 from penstock.sql.cursor import Cursor
-from penstock.sql.durations import LONG_UNITS, UNITS, duration_us
 from penstock.sql.join_hints import read_hint
 from penstock.sql.nodes import BeginEnd, BeginEnds, Duration, Hold, WindowEdge, WindowJoin, WindowJoins, WithinPercent
 from penstock.sql.parameters import Parameters
 from penstock.sql.positions import Span, mark, point
+from penstock.sql.values import LONG_UNITS, UNITS, duration_us
 
 LEAST_PERCENT, MOST_PERCENT = 0.1, 50.0
 _AFTER_NUMBER = (TokenType.VAR, TokenType.SEMICOLON, TokenType.BEGIN)
@@ -51,10 +51,8 @@ class ClauseParser(Cursor):
         first = self._curr
         total = 0
         while self._curr.token_type == TokenType.NUMBER and self._next.text.upper() in UNITS:
-            try:
+            with self.pointing(first):
                 total += duration_us(f"{self._curr.text} {self._next.text}")
-            except PenstockError as failure:
-                raise self.fail(failure, first) from None
             self._advance(2)
         return total
 
@@ -103,10 +101,8 @@ class ClauseParser(Cursor):
             if counted:
                 unit = f" {self._curr.text}"
                 self._advance()
-            try:
+            with self.pointing(first):
                 return sign * duration_us(literal.name + unit)
-            except PenstockError as failure:
-                raise self.fail(failure, first) from None
         raise self.expected("a duration such as 10 SECONDS")
 
     # -- parameters: the value that was given stands in the place of `$1` or `:name`

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import NoReturn, TypeVar
 
 from sqlglot.errors import ParseError
@@ -47,6 +48,14 @@ class Cursor(PostgresParser):
 
     def fail(self, failure: PenstockError, token: Token | None = None) -> PenstockError:
         return point(failure, self.sql, span_of_token(token or self._curr or self.end_token()))
+
+    @contextmanager
+    def pointing(self, token: Token) -> Iterator[None]:
+        """Errors inside get a caret at a token, unless they have one."""
+        try:
+            yield
+        except PenstockError as failure:
+            raise self.fail(failure, token) from None
 
     def expected(self, what: str) -> PenstockError:
         """The error for anything else than `what` standing here."""

@@ -8,7 +8,6 @@ from penstock.catalog.model import TIME_COLUMN, Deduplicate, Function, StreamCol
 from penstock.catalog.state import CatalogState
 from penstock.errors import PenstockError, error, suggest
 from penstock.sql.dialect import PenstockParser
-from penstock.sql.durations import duration_us
 from penstock.sql.functions import CALLS
 from penstock.sql.grammar.queries import strategy_named
 from penstock.sql.positions import Span
@@ -23,6 +22,7 @@ from penstock.sql.statements import (
     Statement,
     StatementOption,
 )
+from penstock.sql.values import duration_us
 from penstock.types import Field
 
 

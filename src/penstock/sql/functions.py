@@ -1,4 +1,4 @@
-"""The functions that a question may call: all of them, one line each. Nothing else reaches Spark.
+"""The functions that a question may call: all of them, those that are alike in one line. Nothing else reaches Spark.
 
 In: nothing. Out: `FUNCTIONS`, which the parser, the binder and the reference read. Users' own functions are in the
 catalog. A function belongs here if it is pure: it reads no file, environment, session or network, and its result is
@@ -8,7 +8,8 @@ not much larger than its arguments (docs/decisions/0017-functions-that-reach-spa
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from functools import partial
+from typing import Any, Literal
 
 from sqlglot import exp
 
@@ -41,22 +42,19 @@ class FunctionSpec:
         return (self.name, *self.aliases)
 
 
-def _scalar(
-    names: str, arguments: str, result: str, node: type[exp.Expr] | None = None, **more: str | bool
+def _spec(
+    kind: Kind, names: str, arguments: str, result: str, node: type[exp.Expr] | None = None, **more: Any
 ) -> FunctionSpec:
     name, *aliases = names.split()
-    return FunctionSpec(name, arguments, result, node, "scalar", tuple(aliases), **more)  # type: ignore[arg-type]
+    return FunctionSpec(name, arguments, result, node, kind, tuple(aliases), **more)
 
 
-def _aggregate(names: str, arguments: str, result: str, node: type[exp.Expr] | None = None) -> FunctionSpec:
-    name, *aliases = names.split()
-    return FunctionSpec(name, arguments, result, node, "aggregate", tuple(aliases))
+def _alike(kind: Kind, names: str, arguments: str, result: str, **more: Any) -> list[FunctionSpec]:
+    """Functions that take and give the same, each with one name."""
+    return [_spec(kind, name, arguments, result, **more) for name in names.split()]
 
 
-def _ranking(name: str, arguments: str, result: str, node: type[exp.Expr]) -> FunctionSpec:
-    return FunctionSpec(name, arguments, result, node, "ranking")
-
-
+_scalar, _aggregate, _ranking = partial(_spec, "scalar"), partial(_spec, "aggregate"), partial(_spec, "ranking")
 FUNCTIONS: tuple[FunctionSpec, ...] = (
     # Numbers
     _scalar("abs", "number", "same", exp.Abs),
@@ -71,29 +69,19 @@ FUNCTIONS: tuple[FunctionSpec, ...] = (
     _scalar("expm1", "DOUBLE", "DOUBLE"),
     _scalar("ln", "DOUBLE", "DOUBLE", exp.Ln),
     _scalar("log", "DOUBLE [, DOUBLE]", "DOUBLE"),
-    _scalar("log2", "DOUBLE", "DOUBLE"),
-    _scalar("log10", "DOUBLE", "DOUBLE"),
-    _scalar("log1p", "DOUBLE", "DOUBLE"),
+    *_alike("scalar", "log2 log10 log1p", "DOUBLE", "DOUBLE"),
     _scalar("power pow", "DOUBLE, DOUBLE", "DOUBLE", exp.Pow),
     _scalar("mod", "common, common", "same", exp.Mod),
-    _scalar("div", "common, common", "same"),
-    _scalar("pmod", "common, common", "same"),
+    *_alike("scalar", "div pmod", "common, common", "same"),
     _scalar("sin", "DOUBLE", "DOUBLE", exp.Sin),
     _scalar("cos", "DOUBLE", "DOUBLE", exp.Cos),
     _scalar("tan", "DOUBLE", "DOUBLE", exp.Tan),
-    _scalar("cot", "DOUBLE", "DOUBLE"),
-    _scalar("sec", "DOUBLE", "DOUBLE"),
-    _scalar("csc", "DOUBLE", "DOUBLE"),
+    *_alike("scalar", "cot sec csc", "DOUBLE", "DOUBLE"),
     _scalar("asin", "DOUBLE", "DOUBLE", exp.Asin),
     _scalar("acos", "DOUBLE", "DOUBLE", exp.Acos),
     _scalar("atan", "DOUBLE", "DOUBLE", exp.Atan),
     _scalar("atan2", "DOUBLE, DOUBLE", "DOUBLE", exp.Atan2),
-    _scalar("sinh", "DOUBLE", "DOUBLE"),
-    _scalar("cosh", "DOUBLE", "DOUBLE"),
-    _scalar("tanh", "DOUBLE", "DOUBLE"),
-    _scalar("asinh", "DOUBLE", "DOUBLE"),
-    _scalar("acosh", "DOUBLE", "DOUBLE"),
-    _scalar("atanh", "DOUBLE", "DOUBLE"),
+    *_alike("scalar", "sinh cosh tanh asinh acosh atanh", "DOUBLE", "DOUBLE"),
     _scalar("hypot", "DOUBLE, DOUBLE", "DOUBLE"),
     _scalar("radians", "DOUBLE", "DOUBLE", exp.Radians),
     _scalar("degrees", "DOUBLE", "DOUBLE", exp.Degrees),
@@ -110,11 +98,8 @@ FUNCTIONS: tuple[FunctionSpec, ...] = (
     # Bits
     _scalar("bit_count", "BIGINT", "INT"),
     _scalar("getbit bit_get", "BIGINT, INT", "INT", cast=True),
-    _scalar("shiftleft", "BIGINT, INT", "BIGINT"),
-    _scalar("shiftright", "BIGINT, INT", "BIGINT"),
-    _scalar("shiftrightunsigned", "BIGINT, INT", "BIGINT"),
-    _scalar("bin", "BIGINT", "TEXT"),
-    _scalar("hex", "BIGINT", "TEXT"),
+    *_alike("scalar", "shiftleft shiftright shiftrightunsigned", "BIGINT, INT", "BIGINT"),
+    *_alike("scalar", "bin hex", "BIGINT", "TEXT"),
     _scalar("unhex", "TEXT", "BINARY"),
     _scalar("conv", "TEXT, INT, INT", "TEXT"),
     # Missing values
@@ -127,15 +112,13 @@ FUNCTIONS: tuple[FunctionSpec, ...] = (
     _scalar("initcap", "TEXT", "TEXT"),
     _scalar("reverse", "TEXT", "TEXT", exp.Reverse),
     _scalar("length len char_length character_length", "TEXT", "INT", exp.Length),
-    _scalar("bit_length", "TEXT", "INT"),
-    _scalar("octet_length", "TEXT", "INT"),
+    *_alike("scalar", "bit_length octet_length", "TEXT", "INT"),
     _scalar("concat", "any, ...", "TEXT", exp.Concat),
     _scalar("concat_ws", "TEXT, TEXT, ...", "TEXT"),
     _scalar("trim btrim ltrim rtrim", "TEXT [, TEXT]", "TEXT", exp.Trim),
     _scalar("substring substr", "TEXT, INT [, INT]", "TEXT", exp.Substring),
     _scalar("substring_index", "TEXT, TEXT, INT", "TEXT"),
-    _scalar("left", "TEXT, INT", "TEXT"),
-    _scalar("right", "TEXT, INT", "TEXT"),
+    *_alike("scalar", "left right", "TEXT, INT", "TEXT"),
     _scalar("lpad rpad", "TEXT, INT [, TEXT]", "TEXT", exp.Pad),
     _scalar("repeat", "TEXT, INT", "TEXT", exp.Repeat),
     _scalar("replace", "TEXT, TEXT [, TEXT]", "TEXT", exp.Replace),
@@ -159,8 +142,7 @@ FUNCTIONS: tuple[FunctionSpec, ...] = (
     _scalar("regexp_extract", "TEXT, TEXT [, INT]", "TEXT"),
     _scalar("regexp_extract_all", "TEXT, TEXT [, INT]", "ARRAY<TEXT>"),
     _scalar("regexp_like", "TEXT, TEXT", "BOOLEAN", exp.RegexpLike),
-    _scalar("regexp_count", "TEXT, TEXT", "INT"),
-    _scalar("regexp_instr", "TEXT, TEXT", "INT"),
+    *_alike("scalar", "regexp_count regexp_instr", "TEXT, TEXT", "INT"),
     _scalar("regexp_substr", "TEXT, TEXT", "TEXT"),
     _scalar("url_encode", "TEXT", "TEXT"),
     _scalar("url_decode", "TEXT", "TEXT", spark="try_url_decode"),
@@ -191,36 +173,25 @@ FUNCTIONS: tuple[FunctionSpec, ...] = (
     _scalar("day", "TIMESTAMP", "INT", exp.Day),
     _scalar("dayofmonth day_of_month", "TIMESTAMP", "INT", exp.DayOfMonth),
     _scalar("dayofyear day_of_year", "TIMESTAMP", "INT", exp.DayOfYear),
-    _scalar("dayofweek", "TIMESTAMP", "INT"),
-    _scalar("weekday", "TIMESTAMP", "INT"),
+    *_alike("scalar", "dayofweek weekday", "TIMESTAMP", "INT"),
     _scalar("hour", "TIMESTAMP", "INT", exp.Hour),
     _scalar("minute", "TIMESTAMP", "INT", exp.Minute),
     _scalar("second", "TIMESTAMP", "INT"),
-    _scalar("dayname", "TIMESTAMP", "TEXT"),
-    _scalar("monthname", "TIMESTAMP", "TEXT"),
-    _scalar("to_char", "TIMESTAMP, TEXT", "TEXT"),
-    _scalar("date_format", "TIMESTAMP, TEXT", "TEXT"),
+    *_alike("scalar", "dayname monthname", "TIMESTAMP", "TEXT"),
+    *_alike("scalar", "to_char date_format", "TIMESTAMP, TEXT", "TEXT"),
     _scalar("to_timestamp", "DOUBLE", "TIMESTAMP", exp.UnixToTime),
     _scalar("to_timestamp", "TEXT, TEXT", "TIMESTAMP", exp.StrToTime),
     _scalar("make_timestamp", "INT, INT, INT, INT, INT, DOUBLE", "TIMESTAMP"),
     _scalar("make_date", "INT, INT, INT", "TIMESTAMP", cast=True),
-    _scalar("date_add", "TIMESTAMP, INT", "TIMESTAMP", cast=True),
-    _scalar("date_sub", "TIMESTAMP, INT", "TIMESTAMP", cast=True),
-    _scalar("add_months", "TIMESTAMP, INT", "TIMESTAMP", cast=True),
+    *_alike("scalar", "date_add date_sub add_months", "TIMESTAMP, INT", "TIMESTAMP", cast=True),
     _scalar("last_day", "TIMESTAMP", "TIMESTAMP", cast=True),
     _scalar("next_day", "TIMESTAMP, TEXT", "TIMESTAMP", cast=True),
     _scalar("datediff date_diff", "TIMESTAMP, TIMESTAMP", "INT"),
     _scalar("months_between", "TIMESTAMP, TIMESTAMP", "DOUBLE"),
-    _scalar("from_utc_timestamp", "TIMESTAMP, TEXT", "TIMESTAMP"),
-    _scalar("to_utc_timestamp", "TIMESTAMP, TEXT", "TIMESTAMP"),
+    *_alike("scalar", "from_utc_timestamp to_utc_timestamp", "TIMESTAMP, TEXT", "TIMESTAMP"),
     _scalar("from_unixtime", "BIGINT [, TEXT]", "TEXT"),
-    _scalar("unix_timestamp", "TIMESTAMP", "BIGINT"),
-    _scalar("unix_micros", "TIMESTAMP", "BIGINT"),
-    _scalar("unix_millis", "TIMESTAMP", "BIGINT"),
-    _scalar("unix_seconds", "TIMESTAMP", "BIGINT"),
-    _scalar("timestamp_micros", "BIGINT", "TIMESTAMP"),
-    _scalar("timestamp_millis", "BIGINT", "TIMESTAMP"),
-    _scalar("timestamp_seconds", "BIGINT", "TIMESTAMP"),
+    *_alike("scalar", "unix_timestamp unix_micros unix_millis unix_seconds", "TIMESTAMP", "BIGINT"),
+    *_alike("scalar", "timestamp_micros timestamp_millis timestamp_seconds", "BIGINT", "TIMESTAMP"),
     # Arrays
     _scalar("array", "common, ...", "array", exp.Array),
     _scalar("array_length", "array [, INT]", "INT"),
@@ -228,17 +199,11 @@ FUNCTIONS: tuple[FunctionSpec, ...] = (
     _scalar("cardinality size", "array", "INT"),
     _scalar("array_contains array_has", "array, element", "BOOLEAN", exp.ArrayContains),
     _scalar("array_position", "array, element", "BIGINT"),
-    _scalar("array_append", "array, element", "same"),
-    _scalar("array_prepend", "array, element", "same"),
-    _scalar("array_remove", "array, element", "same"),
-    _scalar("array_distinct", "array", "same"),
-    _scalar("array_compact", "array", "same"),
-    _scalar("array_union", "common, common", "same"),
-    _scalar("array_intersect", "common, common", "same"),
-    _scalar("array_except", "common, common", "same"),
+    *_alike("scalar", "array_append array_prepend array_remove", "array, element", "same"),
+    *_alike("scalar", "array_distinct array_compact", "array", "same"),
+    *_alike("scalar", "array_union array_intersect array_except", "common, common", "same"),
     _scalar("arrays_overlap", "common, common", "BOOLEAN"),
-    _scalar("array_max", "array", "element"),
-    _scalar("array_min", "array", "element"),
+    *_alike("scalar", "array_max array_min", "array", "element"),
     _scalar("array_sort", "array", "same"),
     _scalar("sort_array", "array [, BOOLEAN]", "same"),
     _scalar("slice", "array, INT, INT", "same"),
@@ -271,11 +236,7 @@ FUNCTIONS: tuple[FunctionSpec, ...] = (
     _aggregate("regr_intercept", "DOUBLE, DOUBLE", "DOUBLE", exp.RegrIntercept),
     _aggregate("regr_r2", "DOUBLE, DOUBLE", "DOUBLE", exp.RegrR2),
     _aggregate("regr_count", "DOUBLE, DOUBLE", "BIGINT", exp.RegrCount),
-    _aggregate("regr_avgx", "DOUBLE, DOUBLE", "DOUBLE"),
-    _aggregate("regr_avgy", "DOUBLE, DOUBLE", "DOUBLE"),
-    _aggregate("regr_sxx", "DOUBLE, DOUBLE", "DOUBLE"),
-    _aggregate("regr_sxy", "DOUBLE, DOUBLE", "DOUBLE"),
-    _aggregate("regr_syy", "DOUBLE, DOUBLE", "DOUBLE"),
+    *_alike("aggregate", "regr_avgx regr_avgy regr_sxx regr_sxy regr_syy", "DOUBLE, DOUBLE", "DOUBLE"),
     _aggregate("median", "DOUBLE", "DOUBLE", exp.Median),
     _aggregate("mode", "any", "same", exp.Mode),
     _aggregate("percentile", "DOUBLE, DOUBLE", "DOUBLE"),
@@ -286,12 +247,9 @@ FUNCTIONS: tuple[FunctionSpec, ...] = (
     _aggregate("twa", "DOUBLE", "DOUBLE"),
     _aggregate("bool_and every", "BOOLEAN", "BOOLEAN", exp.LogicalAnd),
     _aggregate("bool_or", "BOOLEAN", "BOOLEAN", exp.LogicalOr),
-    _aggregate("bit_and", "BIGINT", "BIGINT"),
-    _aggregate("bit_or", "BIGINT", "BIGINT"),
-    _aggregate("bit_xor", "BIGINT", "BIGINT"),
+    *_alike("aggregate", "bit_and bit_or bit_xor", "BIGINT", "BIGINT"),
     _aggregate("array_agg arrayagg", "any", "array", exp.ArrayAgg),
-    _aggregate("collect_list", "any", "array"),
-    _aggregate("collect_set", "any", "array"),
+    *_alike("aggregate", "collect_list collect_set", "any", "array"),
     _aggregate("string_agg group_concat", "TEXT [, TEXT]", "TEXT", exp.GroupConcat),
     # Only with OVER (...)
     _ranking("row_number", "", "INT", exp.RowNumber),

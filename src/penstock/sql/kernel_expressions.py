@@ -44,15 +44,10 @@ _UNARY: dict[type[exp.Expr], str] = {kind: kind.__name__.lower() for kind in (*_
 _MANY: dict[type[exp.Expr], str] = {exp.Greatest: "greatest", exp.Least: "least", exp.Coalesce: "coalesce"}
 # Functions of Spark for what EXTRACT says too. SECOND() has no fraction, and DAYOFWEEK() counts from 1.
 _PARTS: dict[type[exp.Expr], str] = {
-    exp.Year: "YEAR",
-    exp.Quarter: "QUARTER",
-    exp.Month: "MONTH",
+    **{kind: kind.__name__.upper() for kind in (exp.Year, exp.Quarter, exp.Month, exp.Day, exp.Hour, exp.Minute)},
     exp.WeekOfYear: "WEEK",
-    exp.Day: "DAY",
     exp.DayOfMonth: "DAY",
     exp.DayOfYear: "DOY",
-    exp.Hour: "HOUR",
-    exp.Minute: "MINUTE",
 }
 # Calls by name that kernels know, with the number of arguments that they take.
 _NAMED: dict[str, tuple[int, ...]] = {"log": (1,), "div": (2,), "trunc": (1, 2)}

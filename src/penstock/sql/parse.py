@@ -14,11 +14,11 @@ from penstock.clock import parse_timestamp
 from penstock.errors import PenstockError, error
 from penstock.sql.cursor import UnexpectedToken
 from penstock.sql.dialect import Penstock, PenstockParser
-from penstock.sql.durations import LONG_UNITS
 from penstock.sql.grammar import administration, changes, definitions, queries, questions
 from penstock.sql.parameters import Parameters, refuse_unused
 from penstock.sql.positions import Span, offset_of, point, span_of_token
 from penstock.sql.statements import AsOf, BadQuery, OnError, Select, SetOnError, SourceText, Statement, Transaction
+from penstock.sql.values import LONG_UNITS
 
 # Suggested for words that nearly are one; short words and those that make good names are left out.
 KEYWORDS = (
@@ -44,7 +44,7 @@ def parse_script(text: str, params: Sequence[Any] | Mapping[str, Any] | None = N
         try:
             statements.append(_statement(text, tokens, parameters))
         except PenstockError as failure:
-            if on_error == "none" or not _creates_query(tokens):
+            if on_error == "none" or len(tokens) < 3 or [t.text.upper() for t in tokens[:2]] != ["CREATE", "QUERY"]:
                 raise
             statements.append(_bad_query(text, tokens, failure))
         asked_for |= parameters.keys
@@ -83,10 +83,6 @@ def parse_as_of(text: str) -> AsOf:
     if not parser.at_end():
         raise bad
     return found
-
-
-def _creates_query(tokens: list[Token]) -> bool:
-    return len(tokens) > 2 and [t.text.upper() for t in tokens[:2]] == ["CREATE", "QUERY"]
 
 
 def _bad_query(text: str, tokens: list[Token], failure: PenstockError) -> BadQuery:

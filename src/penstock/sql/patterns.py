@@ -78,24 +78,10 @@ def _bracket(pattern: str, start: int, escape: str) -> tuple[str, int]:
     raise error("syntax_error", detail=f"'{pattern}' has a bracket without an end")
 
 
-_PATTERNS = {
-    "YYYY": "yyyy",
-    "YY": "yy",
-    "MM": "MM",
-    "DDD": "DDD",
-    "DD": "dd",
-    "HH24": "HH",
-    "HH12": "hh",
-    "HH": "hh",
-    "MI": "mm",
-    "SS": "ss",
-    "MS": "SSS",
-    "US": "SSSSSS",
-    "Mon": "MMM",
-    "Dy": "EEE",
-    "AM": "a",
-    "PM": "a",
-}
+_PAIRS = (
+    "YYYY=yyyy YY=yy MM=MM DDD=DDD DD=dd HH24=HH HH12=hh HH=hh MI=mm SS=ss MS=SSS US=SSSSSS Mon=MMM Dy=EEE AM=a PM=a"
+)
+_PATTERNS = dict(pair.split("=") for pair in _PAIRS.split())
 _LENIENT = {"MM": "M", "DD": "d", "HH24": "H", "HH12": "h", "HH": "h", "MI": "m", "SS": "s"}
 _NUMBERS = {name.lower(): pattern for name, pattern in _PATTERNS.items() if name.isupper() and name not in ("AM", "PM")}
 _TOKEN = re.compile(r'"([^"]*)"|(HH24|HH12|YYYY|DDD|YY|MM|DD|HH|MI|SS|MS|US|Mon|Dy|AM|PM)|([A-Za-z]+)|(.)', re.S)

@@ -13,7 +13,7 @@ from penstock.errors import PenstockError, error, suggest
 from penstock.expr.windows import Window
 from penstock.types import Type
 
-# core: the rows of a window join that runs in the cycle, where its streams stood (sql.cores).
+# core: the rows of a window join that runs in the cycle, where its streams stood (planning.join.extraction).
 # state: the answer of a LATCH query, as it is when a query reads it.
 SourceKind = Literal["sensors", "ordinary", "system", "state", "query", "derived", "core"]
 Origin = Literal["static", "stream", "time", "other"]

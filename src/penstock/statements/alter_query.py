@@ -8,7 +8,7 @@ from penstock.operators.join.readers import check_readers
 from penstock.sql import statements as st
 from penstock.sql.parse import parse_select
 from penstock.sql.plan import Plan, QueryAggregatePlan, plan_from_json, stream_uses
-from penstock.sql.window_change import retargeted
+from penstock.sql.window_clauses import retargeted
 from penstock.statements.create_query import check_window, stored
 from penstock.statements.notices import notices_of, strategy_unheeded
 from penstock.statements.replies import done

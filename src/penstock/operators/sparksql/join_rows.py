@@ -21,7 +21,7 @@ from penstock.operators.join.answer import JoinAt, join_schema
 from penstock.operators.join.view import own_join, read_join
 from penstock.pipeline.input_files import InputFiles, write_handed
 from penstock.pipeline.spark_sql import Moment
-from penstock.sql.binding.read_joins import read_outputs
+from penstock.sql.binding.window_joins import read_outputs
 from penstock.sql.plan import AggregatePlan, JoinPlan, SparkPlan, plan_from_json
 from penstock.types import BIGINT, Field
 from penstock.views.standing_queries import StandingQueries

@@ -71,10 +71,8 @@ def bind_approximate(binder: Coercion, node: exp.Anonymous, scope: Scope) -> exp
     if name == ERROR_OF:
         return _bind_error(binder, node, scope)
     signature = APPROXIMATE[name]
-    least, most = (
-        1 + (signature.special is not None and signature.special[3] is None),
-        1 + (signature.special is not None) + signature.said,
-    )
+    least = 1 + (signature.special is not None and signature.special[3] is None)
+    most = 1 + (signature.special is not None) + signature.said
     if not least <= len(node.expressions) <= most or any(isinstance(e, exp.Distinct) for e in node.expressions):
         detail = f"{name.upper()} takes {least} to {most} arguments"
         binder.fail(node, error("syntax_error", detail=detail, hint=f"write {signature.example}"))

@@ -77,32 +77,19 @@ def _rules(functions: Iterable[FunctionSpec]) -> dict[type[exp.Expr], Rule]:
     return {function.node: _rule(function) for function in functions if function.node is not None}
 
 
-SCALARS: dict[type[exp.Expr], Rule] = {
-    **_rules(f for f in FUNCTIONS if f.kind == "scalar"),
-    # The operator ~*.
-    exp.RegexpILike: Rule((TEXT,), BOOLEAN),
-}
-AGGREGATES: dict[type[exp.Expr], Rule] = _rules(f for f in FUNCTIONS if f.kind == "aggregate")
-# Only with OVER (...).
-RANKING = _rules(f for f in FUNCTIONS if f.kind == "ranking")
-RULES: dict[type[exp.Expr], Rule] = {**SCALARS, **AGGREGATES, **RANKING}
+AGGREGATES = _rules(f for f in FUNCTIONS if f.kind == "aggregate")
+RANKING = _rules(f for f in FUNCTIONS if f.kind == "ranking")  # only with OVER (...)
+RULES: dict[type[exp.Expr], Rule] = {**_rules(FUNCTIONS), exp.RegexpILike: Rule((TEXT,), BOOLEAN)}  # the operator ~*
 
 # Functions that are called by name, because sqlglot's node would lose arguments or their meaning.
 SPARK_FUNCTIONS = {name: _rule(function) for name, function in CALLS.items()}
 SPARK_AGGREGATES = frozenset(name for name, function in CALLS.items() if function.kind == "aggregate")
 
 
-def known_functions(own: Iterable[str]) -> list[str]:
-    """Names that a question may call, for suggestions."""
-    return [*own, *(name for function in FUNCTIONS for name in function.names)]
-
-
 def missing_hint(name: str, own: Iterable[str]) -> str:
     """What to do about a function that is not there."""
-    return (
-        suggest(name, known_functions(own))
-        or "docs/reference/functions.md lists all functions; CREATE FUNCTION adds one"
-    )
+    known = [*own, *(name for function in FUNCTIONS for name in function.names)]
+    return suggest(name, known) or "docs/reference/functions.md lists all functions; CREATE FUNCTION adds one"
 
 
 Bound = exp.Expr

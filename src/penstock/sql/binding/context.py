@@ -72,7 +72,7 @@ class SelectContext:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class QueryPlace:
     """Where a question stands: its windows unless it says others, the SELECT around it, and what WITH has named."""
 
     windows: Windows

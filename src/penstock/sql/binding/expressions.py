@@ -25,13 +25,12 @@ from penstock.sql.binding.conditions import (
     bind_scalar_subquery,
     bind_similar,
 )
-from penstock.sql.bound_trees import column_of, quoted
+from penstock.sql.bound_trees import named_column, quoted
 from penstock.sql.dialect import sql_of
-from penstock.sql.durations import duration_us
 from penstock.sql.nodes import Const, Duration, Hold, OwnWindow
 from penstock.sql.positions import placed
 from penstock.sql.scope import Scope, fold
-from penstock.sql.values import DURATION, NULL, constant, show, type_of, typed
+from penstock.sql.values import DURATION, NULL, constant, duration_us, show, type_of, typed
 from penstock.types import BIGINT, BOOLEAN, DOUBLE, INT, TEXT, TIMESTAMP, Type
 
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ)
@@ -91,9 +90,7 @@ class ExpressionBinder(Calls):
             missing = scope.missing(path)
             self.fail(parts[0] if missing.condition == "table_not_found" else parts[-1], missing)
         source, column, rest = found
-        if column.origin in ("stream", "time"):
-            source.needs_stream = True
-        bound = _standing_at(column_of(source, column), node)
+        bound = _standing_at(named_column(source, column), node)
         return self._fields_of(bound, parts[len(parts) - len(rest) :] if rest else [])
 
     def _fields_of(self, node: Bound, parts: list[Any]) -> Bound:
@@ -117,9 +114,7 @@ class ExpressionBinder(Calls):
 
     def _bytes(self, node: exp.Expr, scope: Scope) -> Bound:
         if isinstance(node, exp.HexString):
-            return constant(
-                node.name.lower(), values.type_of_cast(exp.DataType.build("BYTEA", "postgres")) or TEXT, node
-            )
+            return constant(node.name.lower(), Type("BINARY"), node)
         return constant(node.name, TEXT, node, loose=True)
 
     def _interval(self, node: exp.Interval, scope: Scope) -> Bound:

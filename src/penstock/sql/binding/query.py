@@ -11,7 +11,7 @@ from penstock.catalog.model import QueryDefinition
 from penstock.errors import error
 from penstock.sql.binding.approximate import write_out_bounds, write_out_errors
 from penstock.sql.binding.calls import is_aggregate
-from penstock.sql.binding.context import BindingInput, Ctes, Place, Role, SelectContext
+from penstock.sql.binding.context import BindingInput, Ctes, QueryPlace, Role, SelectContext
 from penstock.sql.binding.expressions import ExpressionBinder
 from penstock.sql.binding.grouping import bind_latch, bind_tumble, check_grouping, name_edges, take_slide
 from penstock.sql.binding.names import output_name, unique
@@ -40,18 +40,18 @@ class QueryBinder:
 
     def bind(self, query: exp.Query) -> list[Field]:
         """Bind the whole question in place; the columns it answers."""
-        fields = self.query(query, Place(default_windows(self.given.standing), "top"))
+        fields = self.query(query, QueryPlace(default_windows(self.given.standing), "top"))
         self.given.collected.functions |= self.expressions.used_functions
         return [Field(field.name, external(field.type)) for field in fields]
 
     def _subquery(self, query: exp.Query, scope: Scope, role: Role) -> list[Field]:
         context = self._context
         assert context is not None
-        fields = self.query(query, Place(context.windows, role, scope, context, context.ctes))
+        fields = self.query(query, QueryPlace(context.windows, role, scope, context, context.ctes))
         self._context = context
         return fields
 
-    def query(self, query: exp.Query, place: Place) -> list[Field]:
+    def query(self, query: exp.Query, place: QueryPlace) -> list[Field]:
         """A SELECT, a set operation or VALUES."""
         place = replace(place, ctes=self._with(query, place.ctes))
         if isinstance(query, exp.Select):
@@ -70,7 +70,7 @@ class QueryBinder:
         collected = self.given.collected
         binder = QueryBinder(stored.source.text, replace(self.given, standing=True), definition.start_us, inlined=True)
         reading, collected.reading = collected.reading, (*collected.reading, definition.name)
-        fields = binder.query(inner, Place(default_windows(True), "derived", parent=reader))
+        fields = binder.query(inner, QueryPlace(default_windows(True), "derived", parent=reader))
         collected.functions |= binder.expressions.used_functions
         collected.reading = reading
         return inner, fields
@@ -93,7 +93,7 @@ class QueryBinder:
         query.set("with_", None)
         return ctes
 
-    def _set_operation(self, query: exp.SetOperation, place: Place) -> list[Field]:
+    def _set_operation(self, query: exp.SetOperation, place: QueryPlace) -> list[Field]:
         left, right = (self.query(side, place) for side in (query.left, query.right))
         if len(left) != len(right):
             detail = f"one side has {len(left)} columns, the other {len(right)}"
@@ -121,7 +121,7 @@ class QueryBinder:
 
     # -- one SELECT
 
-    def _select(self, select: exp.Select, place: Place) -> list[Field]:
+    def _select(self, select: exp.Select, place: QueryPlace) -> list[Field]:
         binder = self.expressions
         sliding_us = take_slide(select, binder)
         scope = Scope(place.outer)

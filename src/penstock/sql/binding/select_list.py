@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from penstock.errors import error
 from penstock.sql.binding.expressions import ExpressionBinder
-from penstock.sql.bound_trees import column_of, output_column
+from penstock.sql.bound_trees import named_column, output_column
 from penstock.sql.scope import BoundSource, Scope, SourceColumn, fold
 from penstock.types import Field
 
@@ -26,9 +26,8 @@ def bind_select_list(
             items.append(binder.bind(item.this if isinstance(item, exp.Alias) else item, scope))
             continue
         for source, column in star:
-            source.needs_stream = source.needs_stream or column.origin in ("stream", "time")
             originals.append(column.name)
-            items.append(column_of(source, column))
+            items.append(named_column(source, column))
     if not items:
         binder.fail(select, error("syntax_error", detail="the SELECT asks for nothing"))
     distinct = select.args.get("distinct")

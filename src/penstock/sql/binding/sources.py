@@ -10,10 +10,10 @@ from penstock.catalog.model import POSITION_COLUMN, TIME_COLUMN, QueryDefinition
 from penstock.errors import error, suggest
 from penstock.functions.samples import PARTS
 from penstock.sql.binding.coercion import Coercion
-from penstock.sql.binding.context import BindingInput, Ctes, Place, SelectContext
+from penstock.sql.binding.context import BindingInput, Ctes, QueryPlace, SelectContext
 from penstock.sql.binding.expressions import ExpressionBinder
-from penstock.sql.binding.read_joins import cut_to_reader, read_outputs, tells_its_time
-from penstock.sql.bound_trees import both, column_of, hidden_column, quoted
+from penstock.sql.binding.window_joins import cut_to_reader, read_outputs, tells_its_time
+from penstock.sql.bound_trees import both, hidden_column, named_column, quoted
 from penstock.sql.nodes import SampleCondition
 from penstock.sql.plan import Output, plan_from_json
 from penstock.sql.scope import BoundSource, SourceColumn, fold
@@ -31,7 +31,7 @@ class QuestionBinder(Protocol):
 
     def enter(self, context: SelectContext) -> None: ...
 
-    def query(self, query: exp.Query, place: Place) -> list[Field]: ...
+    def query(self, query: exp.Query, place: QueryPlace) -> list[Field]: ...
 
     def inline(self, definition: QueryDefinition, reader: SelectContext) -> tuple[exp.Query, list[Field]]: ...
 
@@ -108,13 +108,9 @@ class SourceBinder:
             right = source.find([name])
             if owner is None or left is None or right is None:
                 self._fail(identifier, scope.missing([name]))
-            for place, column in ((owner, left[0]), (source, right[0])):
-                if column.origin in ("stream", "time"):
-                    place.needs_stream = True
-            sides = [column_of(owner, left[0]), column_of(source, right[0])]
+            sides = [named_column(owner, left[0]), named_column(source, right[0])]
             sides = self._expressions.unify(sides, identifier, "compare")
-            equal = typed(exp.EQ(this=sides[0], expression=sides[1]), BOOLEAN)
-            condition = both(condition, equal)
+            condition = both(condition, typed(exp.EQ(this=sides[0], expression=sides[1]), BOOLEAN))
             scope.merged[name] = owner
         assert condition is not None
         return condition
@@ -204,8 +200,8 @@ class SourceBinder:
         fields = [Field(n, f.type) for n, f in zip(names, fields, strict=False)] + fields[len(names) :]
         return self._derived(item, inner, alias, fields)
 
-    def _inside(self, ctes: Ctes) -> Place:
-        return Place(self._context.windows, "derived", parent=self._context, ctes=ctes)
+    def _inside(self, ctes: Ctes) -> QueryPlace:
+        return QueryPlace(self._context.windows, "derived", parent=self._context, ctes=ctes)
 
     def _derived(self, item: exp.Expr, query: exp.Expr, alias: str, fields: list[Field], name: str = "") -> BoundSource:
         """A bound question in FROM, in the place of what was written there."""
@@ -323,8 +319,7 @@ def _condition(binder: Coercion, source: BoundSource, sample: exp.TableSample) -
             _refuse(binder, source, sample.args[key], "TABLESAMPLE PERIODIC (n) keeps every n-th reading")
         rest = typed(exp.Mod(this=place, expression=constant(int(period), BIGINT)), BIGINT)
         return typed(exp.EQ(this=rest, expression=constant(seed % int(period), BIGINT)), BOOLEAN)
-    failure = error("not_supported", feature=f"TABLESAMPLE {method}", hint=_EXAMPLE)
-    binder.fail(source.node, failure)
+    binder.fail(source.node, error("not_supported", feature=f"TABLESAMPLE {method}", hint=_EXAMPLE))
 
 
 def _seed(binder: Coercion, source: BoundSource, sample: exp.TableSample) -> int:

@@ -14,17 +14,20 @@ from sqlglot import exp
 
 from penstock.catalog.model import TIME_COLUMN
 from penstock.errors import error, suggest
-from penstock.expr.windows import FOREVER, RowsWindow, Window
+from penstock.expr.expression import Call, Column, Expr
+from penstock.expr.windows import FOREVER, Bound, RowsWindow, Window
 from penstock.operators.join.kernels.bounds import Bounds, ContradictoryWindows, close
 from penstock.sql.binding.context import SelectContext, WindowGraph
 from penstock.sql.bound_trees import both, time_of
 from penstock.sql.nodes import WindowJoin, WindowJoins, between_streams
+from penstock.sql.plan import JoinPlan, Output
 from penstock.sql.scope import BoundSource
 from penstock.sql.values import DURATION, constant, typed
 from penstock.types import BOOLEAN, TIMESTAMP, format_duration
 
 # The earliest time of a combination; the latest is its `ts`.
 EARLIEST_COLUMN = "ts_min"
+_PASSED = "windows_passed"  # in the meta of a SELECT: what NOT EXISTS of it has to wait for
 
 
 def bind_window_joins(context: SelectContext, standing: bool) -> list[exp.Expr]:
@@ -45,7 +48,7 @@ def bind_window_joins(context: SelectContext, standing: bool) -> list[exp.Expr]:
         return _outer_join(context, graph, pairs, conditions)
     around = [stream for stream in graph.streams if stream not in own]
     if around:
-        note_windows_passed(context.select, [_passed(graph, stream, own) for stream in around])
+        context.select.meta[_PASSED] = [_passed(graph, stream, own) for stream in around]
     return conditions
 
 
@@ -85,9 +88,13 @@ def _refuse_outer_join(context: SelectContext, pairs: list[StatedPair]) -> NoRet
 
 
 def _passed(graph: WindowGraph, stream: BoundSource, partners: list[BoundSource]) -> exp.Expr:
+    """NOW > time + the longest a partner may be later."""
     number = graph.streams.index(stream)
     latest = [graph.bounds.upper[number][graph.streams.index(partner)] for partner in partners]
-    return window_passed(time_of(stream), max(upper for upper in latest if upper is not None))
+    longest = constant(max(upper for upper in latest if upper is not None), DURATION)
+    last = typed(exp.Add(this=time_of(stream), expression=longest), TIMESTAMP)
+    now = typed(exp.CurrentTimestamp(), TIMESTAMP)
+    return between_streams(typed(exp.GT(this=now, expression=last), BOOLEAN))
 
 
 def _conditions(a: BoundSource, b: BoundSource, clause: WindowJoin) -> list[exp.Expr]:
@@ -205,16 +212,6 @@ def _listed(streams: Sequence[BoundSource]) -> str:
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
-_PASSED = "windows_passed"
-
-
-def window_passed(time: exp.Expr, longest_us: int) -> exp.Expr:
-    """NOW > time + the longest a partner may be later."""
-    last = typed(exp.Add(this=time, expression=constant(longest_us, DURATION)), TIMESTAMP)
-    now = typed(exp.CurrentTimestamp(), TIMESTAMP)
-    return between_streams(typed(exp.GT(this=now, expression=last), BOOLEAN))
-
-
 def unmatched_or(partner_time: exp.Expr, passed: exp.Expr) -> exp.Expr:
     """For LEFT JOIN: the row has a partner, or its window has passed."""
     absent = typed(exp.Is(this=partner_time, expression=exp.Null()), BOOLEAN)
@@ -223,14 +220,9 @@ def unmatched_or(partner_time: exp.Expr, passed: exp.Expr) -> exp.Expr:
     return typed(exp.Paren(this=either), BOOLEAN)
 
 
-def note_windows_passed(select: exp.Select, conditions: list[exp.Expr]) -> None:
-    """What NOT EXISTS of this SELECT has to wait for."""
-    select.meta[_PASSED] = conditions
-
-
 def windows_passed(negated: exp.Expr) -> list[exp.Expr]:
     """The conditions that go with the negation of a bound expression: none unless it is an EXISTS within a window."""
-    inner = negated.unnest() if isinstance(negated, exp.Paren) else negated
+    inner = negated.unnest()
     if not isinstance(inner, exp.Exists):
         return []
     return [condition.copy() for select in _branches(inner.this) for condition in select.meta.get(_PASSED, [])]
@@ -242,3 +234,69 @@ def _branches(query: exp.Expr) -> list[exp.Expr]:
     if isinstance(query, exp.SetOperation):
         return [*_branches(query.left), *_branches(query.right)]
     return [query]
+
+
+# -- a W-join read like a stream: its columns and, for each row, the latest and the earliest time of its tuples
+
+
+def read_outputs(plan: JoinPlan) -> tuple[Output, ...]:
+    """What a reader of the query can name: its own columns, `ts`, and `ts_min` unless one of its own is called so."""
+    latest, earliest = (Output(n, TIMESTAMP, _time(plan, how)) for n, how in _TIMES.items())
+    own = tuple(o for o in plan.outputs if o.name != TIME_COLUMN)
+    named = {o.name for o in own}
+    # One stream's rows have one time.
+    return (*own, latest) if EARLIEST_COLUMN in named or len(plan.inputs) == 1 else (*own, latest, earliest)
+
+
+def tells_its_time(plan: JoinPlan) -> bool:
+    """Whether `ts`, if the query has a column of that name, is the time of its rows."""
+    return all(_same(o.expr, _time(plan, "greatest")) for o in plan.outputs if o.name == TIME_COLUMN)
+
+
+_TIMES = {TIME_COLUMN: "greatest", EARLIEST_COLUMN: "least"}
+
+
+def _time(plan: JoinPlan, how: str) -> Expr:
+    # Of NOT EXISTS only the first stream's rows are answers.
+    inputs = plan.inputs[:1] if plan.missing == "anti" else plan.inputs
+    times = tuple(Column(f"{i.alias}.{TIME_COLUMN}", TIMESTAMP) for i in inputs)
+    return times[0] if len(times) == 1 else Call(how, times, TIMESTAMP)
+
+
+def _same(one: Expr, other: Expr) -> bool:
+    match one, other:
+        case Call(a, these), Call(b, those):
+            return a == b and set(these) == set(those)
+    return one == other
+
+
+def cut_to_reader(inner: SelectContext, plan: JoinPlan, reader: SelectContext, window: Window) -> None:
+    """Let the inlined join keep rows of the reader's window only.
+
+    Asked once, the join is written out with a window of its own, which a reader cannot see into.
+    """
+    if isinstance(window, RowsWindow):
+        failure = error(
+            "not_supported", feature="a window of rows over another query", hint="use BEGIN (NOW - d) END (NOW)"
+        )
+        reader.fail(reader.select.args.get("begin_end") or reader.select, failure)
+    named = plan.inputs[:1] if plan.missing == "anti" else plan.inputs
+    times = [time_of(s) for i in named for s in inner.sources if s.alias == i.alias]
+    for bound, compare in ((window.begin, exp.GTE), (window.end, exp.LTE)):
+        if bound.anchor == "constant" and abs(bound.offset_us) >= FOREVER:
+            continue
+        first, *others = [time.copy() for time in times]
+        latest = typed(exp.Greatest(this=first, expressions=others), TIMESTAMP) if others else first
+        where = inner.select.args.get("where")
+        kept = None if where is None else typed(exp.Paren(this=where.this), BOOLEAN)
+        inside = typed(compare(this=latest, expression=_moment(bound)), BOOLEAN)
+        inner.select.set("where", exp.Where(this=both(kept, inside)))
+
+
+def _moment(bound: Bound) -> exp.Expr:
+    if bound.anchor == "constant":
+        return constant(bound.offset_us, TIMESTAMP)
+    now = typed(exp.CurrentTimestamp(), TIMESTAMP)
+    if not bound.offset_us:
+        return now
+    return typed(exp.Sub(this=now, expression=constant(-bound.offset_us, DURATION)), TIMESTAMP)

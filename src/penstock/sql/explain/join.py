@@ -54,7 +54,7 @@ def _input_lines(each: JoinInput, state: CatalogState) -> list[str]:
 
 def _table_lines(table: JoinTable, state: CatalogState, when: str = "at the last reading") -> list[str]:
     keys = ", ".join(f"{show(own)} = {show(value)}" for value, own in table.keys)
-    conditions = all_of(list(table.conditions))
+    conditions = all_of(table.conditions)
     use = {"inner": "", "left": "or NULL, ", "exists": "one row is enough, ", "missing": "no row must match, "}[
         table.use
     ]

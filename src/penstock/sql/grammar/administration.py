@@ -7,7 +7,7 @@ from typing import Literal
 from sqlglot import exp
 
 from penstock.clock import parse_timestamp
-from penstock.errors import PenstockError, error
+from penstock.errors import error
 from penstock.security.caller import Role, role_named
 from penstock.sql.dialect import PenstockParser
 from penstock.sql.statements import AcceptClock, AcceptDamage, AlterUser, CreateToken, CreateUser, DropAccounts
@@ -70,10 +70,8 @@ def drop_accounts(parser: PenstockParser, kind: Literal["user", "token"]) -> Dro
 def _role(parser: PenstockParser) -> Role:
     here = parser.here
     word = parser.text_literal("a role") if parser.at_string() else parser.name("read, write or admin")[0]
-    try:
+    with parser.pointing(here):
         return role_named(word)
-    except PenstockError as failure:
-        raise parser.fail(failure, here) from None
 
 
 def _moment(parser: PenstockParser) -> int:

@@ -6,7 +6,7 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from penstock.catalog.model import STRATEGIES
-from penstock.errors import PenstockError, error, suggest
+from penstock.errors import error, suggest
 from penstock.sql.cursor import UnexpectedToken
 from penstock.sql.dialect import PenstockParser
 from penstock.sql.grammar.definitions import option
@@ -101,10 +101,8 @@ def set_on_error(parser: PenstockParser) -> SetOnError:
 def _strategy(parser: PenstockParser) -> str | None:
     here = parser.here
     parser.take("=")
-    try:
+    with parser.pointing(here):
         return strategy_named(_name_or_text(parser, ", ".join(STRATEGY_WORDS)).lower())
-    except PenstockError as failure:
-        raise parser.fail(failure, here) from None
 
 
 def strategy_named(text: str) -> str | None:

@@ -12,22 +12,9 @@ from penstock.sql.nodes import WindowEdge
 from penstock.sql.positions import Span, span_of_token
 from penstock.sql.statements import AsOf, CancelStatement, Describe, Explain, Select, Show, SourceText, Subscribe
 
-SHOWN = (
-    "TABLES",
-    "QUERIES",
-    "STREAM TYPES",
-    "FUNCTIONS",
-    "SENSORS",
-    "CYCLES",
-    "STREAMS",
-    "ROLLUPS",
-    "INPUTS",
-    "SINKS",
-    "STATEMENTS",
-    "SERVICES",
-    "SETTINGS",
-    "USERS",
-    "TOKENS",
+SHOWN = tuple(
+    "TABLES, QUERIES, STREAM TYPES, FUNCTIONS, SENSORS, CYCLES, STREAMS, ROLLUPS, INPUTS, "
+    "SINKS, STATEMENTS, SERVICES, SETTINGS, USERS, TOKENS".split(", ")
 )
 
 

@@ -394,9 +394,7 @@ class AggregatePlan(KernelPlan):
     stream_predicate: Expr | None = None
     having: Expr | None = None
     panes: Panes | None = None
-    own_windows: tuple[
-        int | None, ...
-    ] = ()  # per aggregate, over how much of the window's end, if not all; () for none
+    own_windows: tuple[int | None, ...] = ()  # per aggregate, over how much of the window's end, if not all
     latch: str | None = None
     reads: str | None = None  # the query through which rows are read, so that they come a cycle later
     sorted: Sorted | None = None  # None: by window and key, all of them

@@ -155,6 +155,11 @@ def _maybe(codec: Codec) -> Codec:
     )
 
 
+def _plain(*fields: str) -> list[Part]:
+    """Fields that stand in JSON as they are."""
+    return [Part(field, field, _PLAIN) for field in fields]
+
+
 def _outputs_of(data: list[list[Any]]) -> tuple[Output, ...]:
     outputs: tuple[Output, ...] = _each(_OUTPUT).read(data)
     # Equal constants may differ (0.0 and -0.0), plain columns do not.
@@ -176,11 +181,6 @@ _WINDOW = Codec(windows.to_json, windows.from_json)
 _PLAN = Codec(plan_to_json, plan_from_json)
 _OUTPUT = _row(Output, name=_PLAIN, type=_TYPE, expr=_EXPR)
 _OUTPUTS = Codec(_each(_OUTPUT).write, _outputs_of)
-
-
-def _plain(*fields: str) -> list[Part]:
-    """Fields that stand in JSON as they are."""
-    return [Part(field, field, _PLAIN) for field in fields]
 
 
 # -- the records

@@ -5,6 +5,7 @@ Works on the collected SELECTs of a question and rewrites their FROM lists for S
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from sqlglot import exp
@@ -106,10 +107,17 @@ def _before_joining(context: SelectContext, source: BoundSource) -> list[exp.Exp
     return [*on, *conjuncts(context.select.args.get("where"))]
 
 
-def all_of(conditions: list[Expr]) -> Expr | None:
-    if not conditions:
+def all_of(conditions: Iterable[Expr | None]) -> Expr | None:
+    """All that there are of these conditions, or None."""
+    asked = [condition for condition in conditions if condition is not None]
+    if not asked:
         return None
-    return conditions[0] if len(conditions) == 1 else Call("and", tuple(conditions), BOOLEAN)
+    return asked[0] if len(asked) == 1 else Call("and", tuple(asked), BOOLEAN)
+
+
+def by_decider(conditions: Sequence[Expr]) -> tuple[Expr | None, Expr | None]:
+    """What static columns decide, before any reading, and what readings do."""
+    return all_of(c for c in conditions if is_static(c)), all_of(c for c in conditions if not is_static(c))
 
 
 def place_relations(collected: Collected) -> tuple[Relation, ...]:

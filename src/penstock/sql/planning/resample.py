@@ -185,8 +185,7 @@ def _selection(source: BoundSource, state: CatalogState) -> SelectPlan | None:
 
 
 def _both(read: SelectPlan, own: Expr | None, columns: dict[str, Expr]) -> Expr | None:
-    mine = [] if own is None else [substituted(own, columns)]
-    return all_of([*mine, *([] if read.stream_predicate is None else [read.stream_predicate])])
+    return all_of((None if own is None else substituted(own, columns), read.stream_predicate))
 
 
 _REFUSED = (("group", "GROUP BY"), ("having", "HAVING"), ("windows", "a window function"), ("window_joins", "WINDOW"))
@@ -374,8 +373,10 @@ def _filtered(aggregate: exp.Expr, value: exp.Expr, near: exp.Expr) -> exp.Expr:
 def _within(times: BoundSource, values: BoundSource, low: int, high: int) -> exp.Expr:
     """low <= values.ts - times.ts <= high, in microseconds."""
     apart = _paren(exp.Sub, _micros(values), _micros(times))
-    above = exp.GTE(this=apart, expression=_number(low))
-    return typed(exp.And(this=above, expression=exp.LTE(this=apart.copy(), expression=_number(high))), BOOLEAN)
+    above = exp.GTE(this=apart, expression=exp.Literal.number(low))
+    return typed(
+        exp.And(this=above, expression=exp.LTE(this=apart.copy(), expression=exp.Literal.number(high))), BOOLEAN
+    )
 
 
 def _micros(source: BoundSource) -> exp.Expr:
@@ -388,10 +389,6 @@ def _double(value: exp.Expr) -> exp.Expr:
 
 def _paren(kind: type[exp.Binary], left: exp.Expr, right: exp.Expr) -> exp.Expr:
     return exp.Paren(this=kind(this=left, expression=right))
-
-
-def _number(value: int) -> exp.Expr:
-    return exp.Neg(this=exp.Literal.number(-value)) if value < 0 else exp.Literal.number(value)
 
 
 def _all_of(conditions: list[exp.Expr]) -> exp.Expr:

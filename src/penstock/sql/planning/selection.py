@@ -6,14 +6,14 @@ from sqlglot import exp
 
 from penstock.catalog.model import TIME_COLUMN
 from penstock.catalog.state import CatalogState
-from penstock.expr.expression import Column, Expr, is_static
+from penstock.expr.expression import Column, Expr
 from penstock.expr.windows import EVERYTHING
 from penstock.sql.binding.context import BoundQuery
 from penstock.sql.bound_trees import conjuncts
 from penstock.sql.kernel_expressions import NotCovered, lower
 from penstock.sql.nodes import Hold
 from penstock.sql.plan import Lasting, Output, SelectPlan, plan_from_json
-from penstock.sql.planning.relations import all_of, refuse_clauses
+from penstock.sql.planning.relations import by_decider, refuse_clauses
 from penstock.sql.scope import BoundSource
 from penstock.types import TIMESTAMP
 
@@ -44,9 +44,7 @@ def one_stream(bound: BoundQuery, queries: bool = False) -> tuple[exp.Select, Bo
 
 def predicates(query: exp.Select) -> tuple[Expr | None, Expr | None]:
     """What WHERE asks of sensors, and of their readings."""
-    conditions = [lower(condition) for condition in conjuncts(query.args.get("where"))]
-    static = all_of([c for c in conditions if is_static(c)])
-    return static, all_of([c for c in conditions if not is_static(c)])
+    return by_decider([lower(condition) for condition in conjuncts(query.args.get("where"))])
 
 
 def select_plan(bound: BoundQuery) -> SelectPlan:
@@ -60,27 +58,22 @@ def select_plan(bound: BoundQuery) -> SelectPlan:
     )
     asked = conjuncts(query.args.get("where"))
     held = [condition for condition in asked if isinstance(condition, Hold)]
-    conditions = [lower(condition) for condition in asked if not isinstance(condition, Hold)]
-    stream = all_of([c for c in conditions if not is_static(c)])
-    lasting = _lasting(held, stream)
+    static, stream = by_decider([lower(condition) for condition in asked if not isinstance(condition, Hold)])
+    if len(held) > 1:
+        raise NotCovered("more than one condition that has to hold FOR some time runs as Spark SQL")
+    # The shared pass meets what has to last, and what else is asked waits until it has lasted.
+    lasting = Lasting(held[0].us, stream) if held else None
     plan = SelectPlan(
         table_id=source.table.id,
         outputs=outputs,
         window=source.window or EVERYTHING,
-        static_predicate=all_of([c for c in conditions if is_static(c)]),
+        static_predicate=static,
         stream_predicate=stream if lasting is None else lower(held[0].this),
         lasting=lasting,
     )
     if lasting is not None and plan.functions:
         raise NotCovered("a user's function beside FOR runs as Spark SQL")
     return plan
-
-
-def _lasting(held: list[Hold], beside: Expr | None) -> Lasting | None:
-    """What has to last: the shared pass meets its condition, and what else is asked waits until it has lasted."""
-    if len(held) > 1:
-        raise NotCovered("more than one condition that has to hold FOR some time runs as Spark SQL")
-    return Lasting(held[0].us, beside) if held else None
 
 
 def read_selection(source: BoundSource, state: CatalogState, over_join: str) -> SelectPlan | None:

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from penstock.expr.expression import Call, Expr, Literal, is_static
-from penstock.expr.windows import EVERYTHING, RowsWindow, TimeWindow, Window
+from penstock.expr.windows import EVERYTHING, FOREVER, RowsWindow, TimeWindow, Window
+from penstock.operators.aggregate.approximate.coarse_cells import LONGEST_US
 from penstock.operators.aggregate.approximate.within import WITHIN
 from penstock.operators.aggregate.partials.correlated import PREFIX, Edge, Edges
 from penstock.sql.binding.approximate import says
@@ -16,7 +17,6 @@ from penstock.sql.bound_trees import conjuncts
 from penstock.sql.kernel_expressions import NotCovered, lower
 from penstock.sql.nodes import Const, WithinPercent
 from penstock.sql.plan import AggregateCall, AggregatePlan, CorrelatedGroups
-from penstock.sql.planning.aggregate.approximate import APPROXIMATED, parameters
 from penstock.sql.planning.aggregate.planner import PLAIN, AggregateCalls, plan_of_rows, without_functions
 from penstock.sql.planning.relations import all_of
 from penstock.sql.scope import BoundSource, PaneEdges
@@ -342,11 +342,11 @@ class _Picked(AggregateCalls):
 
     def _of(self, outer: str, y: Expr, call: AggregateCall) -> AggregateCall:
         # Sums of buckets are doubles, and BIGINT is exact.
-        if self._within is None or outer not in APPROXIMATED or (outer != "count" and y.type == BIGINT):
+        if self._within is None or outer not in _APPROXIMATED or (outer != "count" and y.type == BIGINT):
             return replace(call, function=self._correlation.call(outer))
         assert isinstance(self._window, TimeWindow)
         function = f"{self._correlation.call(outer, WITHIN)} {self._say}"
-        fine = parameters(self._within, outer, self._window, self._correlation.is_band)
+        fine = _parameters(self._within, outer, self._window, self._correlation.is_band)
         return replace(call, function=function, parameter=fine)
 
     def picking(self) -> tuple[tuple[Expr, ...], CorrelatedGroups | None]:
@@ -366,3 +366,36 @@ class _Picked(AggregateCalls):
             self.aggregates.append(rows)
         inner = tuple(keys.index(key.of) for key in self._correlation.keys)
         return tuple(keys), CorrelatedGroups(inner, outer, self.aggregates.index(rows))
+
+
+# -- WITHIN n PERCENT as parameters of slices: how fine buckets are, and how wide cells may grow
+
+_APPROXIMATED = ("count", "sum", "avg")
+"""Of MIN and MAX the values are kept, as without WITHIN."""
+_SHARE_OF_WINDOW = 64
+_RECENT_US = 10_000_000
+"""How long cells stay seconds: a question about an older cycle reads some rows of the log."""
+
+_OF_BAND = 4
+"""Between two edges lies less than beyond one of them, and both are cut."""
+
+
+def _parameters(within: WithinPercent, outer: str, window: TimeWindow, band: bool) -> tuple[float, ...]:
+    """What is promised, how fine buckets are, the widest slot and how long cells stay as fine as they came."""
+    recent = _RECENT_US - window.end.offset_us if window.end.anchor == "now" else FOREVER
+    fine = _fineness(within.share, outer) / (_OF_BAND if band else 1)
+    return within.share, fine, _widest_us(window), max(_RECENT_US, recent)
+
+
+def _fineness(share: float, outer: str) -> float:
+    """How much of what lies beyond a bucket it may hold. The middle of the bounds is off by half of the buckets that a cut goes
+    through: one of each cell, and another for each time that cells were merged. An average has the doubt of a sum and of a count.
+    """
+    return share / (4 if outer == "avg" else 2)
+
+
+def _widest_us(window: TimeWindow) -> int:
+    """The slot that BEGIN cuts is read from the log, so it is a small part of the window."""
+    if not window.slides:
+        return LONGEST_US
+    return min(LONGEST_US, (window.end.offset_us - window.begin.offset_us) // _SHARE_OF_WINDOW)

@@ -15,7 +15,7 @@ from penstock.catalog.state import CatalogState
 from penstock.expr.expression import Column
 from penstock.operators.join.kernels.bounds import close
 from penstock.sql.binding.context import BoundQuery, WindowGraph
-from penstock.sql.binding.read_joins import read_outputs
+from penstock.sql.binding.window_joins import read_outputs
 from penstock.sql.kernel_expressions import NotCovered
 from penstock.sql.plan import AggregatePlan, JoinAggregatePlan, JoinPlan, JoinTable, plan_from_json
 from penstock.sql.planning.aggregate.planner import (
@@ -62,12 +62,11 @@ def aggregates_over_read_join(bound: BoundQuery, state: CatalogState) -> Aggrega
     read = reads[0]
     if read.missing != "inner":
         raise NotCovered("aggregates over rows without a partner run as Spark SQL")
-    asked = [condition for condition in predicates(query) if condition is not None]
     columns = {output.name: output.expr for output in read_outputs(read)}
     over = plan_of_results(bound, query, gives_one_each(read, state.tables_by_id))
     if over.own_windows:
         raise NotCovered("aggregates of another query's rows with several windows run as Spark SQL")
-    top = renamed(replace(over, stream_predicate=all_of(asked)), columns)
+    top = renamed(replace(over, stream_predicate=all_of(predicates(query))), columns)
     return without_functions(top, "aggregates of what another query's functions computed run as Spark SQL")
 
 

@@ -20,12 +20,7 @@ from penstock.sql.planning.aggregate.planner import PLAIN
 from penstock.sql.values import DURATION, external, type_of
 from penstock.types import BIGINT
 
-_COVERED = {
-    "sum": ("INT", "BIGINT", "DOUBLE"),
-    "avg": ("INT", "BIGINT", "DOUBLE"),
-    "min": ("INT", "BIGINT", "DOUBLE", "TIMESTAMP"),
-    "max": ("INT", "BIGINT", "DOUBLE", "TIMESTAMP"),
-}
+_NUMBERS = ("INT", "BIGINT", "DOUBLE")
 EVERY_ROW = Literal(1, BIGINT)
 
 
@@ -57,29 +52,25 @@ def _window(context: SelectContext, state: CatalogState) -> TimeWindow | None:
 
 def _taken(bound: BoundQuery, context: SelectContext, window: TimeWindow | None) -> OnDemand:
     aggregates: list[Aggregate] = []
-    outputs = []
-    for field, item in zip(bound.fields, context.select.expressions, strict=True):
-        outputs.append(Output(field.name, field.type, _lowered(item, aggregates)))
-    return OnDemand(context.sources[0].name, window, tuple(aggregates), tuple(outputs))
+    outputs = tuple(
+        Output(field.name, field.type, _lowered(item.this, aggregates))
+        for field, item in zip(bound.fields, context.select.expressions, strict=True)
+    )
+    return OnDemand(context.sources[0].name, window, tuple(aggregates), outputs)
 
 
-def _lowered(item: exp.Expr, aggregates: list[Aggregate]) -> Expr:
-    """An item of the list over columns #0, #1, ...: the aggregates, which are taken out for as long as it is read."""
-    calls = [node for node in item.walk(prune=lambda n: is_aggregate(n)) if is_aggregate(node)]
-    stand_ins = []
-    for call in calls:
-        aggregate = _aggregate(call)
+def _lowered(node: exp.Expr, aggregates: list[Aggregate]) -> Expr:
+    """An item of the list over columns #0, #1, ...: the aggregates."""
+
+    def replaced(part: exp.Expr) -> exp.Expr:
+        if not is_aggregate(part):
+            return part
+        aggregate = _aggregate(part)
         if aggregate not in aggregates:
             aggregates.append(aggregate)
-        name = f"#{aggregates.index(aggregate)}"
-        stand_ins.append(output_column(name, type_of(call)))
-    try:
-        for call, stand_in in zip(calls, stand_ins, strict=True):
-            call.replace(stand_in)
-        found = lower(item.this)
-    finally:
-        for call, stand_in in zip(calls, stand_ins, strict=True):
-            stand_in.replace(call)
+        return output_column(f"#{aggregates.index(aggregate)}", type_of(part))
+
+    found = lower(node.copy().transform(replaced, copy=False))
     if calls_user(found):
         raise NotCovered("users' functions run in workers")
     return found
@@ -92,7 +83,8 @@ def _aggregate(call: exp.Expr) -> Aggregate:
     if isinstance(call.this, exp.Star):
         return Aggregate(function, EVERY_ROW, BIGINT)
     argument = lower(call.this)
-    if function != "count" and argument.type.kind not in _COVERED[function]:
+    covered = (*_NUMBERS, "TIMESTAMP") if function in ("min", "max") else _NUMBERS
+    if function != "count" and argument.type.kind not in covered:
         raise NotCovered(f"{function} of {argument.type}")
     if calls_user(argument) or (function == "avg" and type_of(call.this) == DURATION):
         raise NotCovered("users' functions run in workers, and a mean of durations is rounded by Spark")

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from math import gcd
 
 from sqlglot import exp
 
 from penstock.catalog.state import CatalogState
 from penstock.expr.expression import Call, Expr, Literal, calls_user, substituted
-from penstock.expr.windows import EVERYTHING, RowsWindow
+from penstock.expr.windows import EVERYTHING, FOREVER, RowsWindow, TimeWindow, Window
 from penstock.operators.aggregate.partials.cell_sums import Panes
-from penstock.operators.aggregate.partials.registry import partial_for
+from penstock.operators.aggregate.partials.registry import approximate_for, partial_for
 from penstock.sql.binding.approximate import is_approximate_call
 from penstock.sql.binding.calls import is_aggregate
 from penstock.sql.binding.context import BoundQuery
@@ -29,7 +30,6 @@ from penstock.sql.plan import (
     key_name,
     scalar_name,
 )
-from penstock.sql.planning.aggregate.approximate import approximate_call, settled
 from penstock.sql.planning.aggregate.windows import UNREGISTERED, last
 from penstock.sql.planning.relations import all_of
 from penstock.sql.planning.row_order import refuse_distinct, sorting_of
@@ -270,6 +270,33 @@ def _percentile(node: exp.Expr, words: str) -> AggregateCall:
     return AggregateCall("percentile", (lower(values[0]),), external(type_of(node)), float(fraction.value))
 
 
+# -- approximate aggregates, as calls that slices answer
+
+RECENT_US = 60_000_000
+"""How long cells stay as fine as they came: a question about a cycle of a moment ago then reads little."""
+
+
+def approximate_call(node: exp.Expr) -> AggregateCall:
+    """`parameter` is what is special and the error; `settled` adds how coarse cells may be."""
+    value, special, epsilon = node.expressions
+    arguments: tuple[Expr, ...] = () if isinstance(value, exp.Star) else (lower(value),)
+    if approximate_for(node.name, tuple(a.type for a in arguments)) is None:
+        raise NotCovered(f"{node.name.upper()} of {arguments[0].type} runs as Spark SQL, exactly")
+    return AggregateCall(node.name, arguments, external(type_of(node)), (special.value, epsilon.value))
+
+
+def settled(call: AggregateCall, panes: Panes | None, window: Window) -> AggregateCall:
+    """The call with the width of panes, which no cell may cross, and how long cells stay fine."""
+    if not isinstance(call.parameter, tuple):
+        return call
+    recent = RECENT_US  # over the newest rows nothing is kept that could grow
+    if isinstance(window, TimeWindow):
+        # Cells that END cuts have to be read, so none may be wide there.
+        recent = RECENT_US - window.end.offset_us if window.end.anchor == "now" else FOREVER
+    slot = 0 if panes is None else gcd(panes.width, panes.step)
+    return replace(call, parameter=(*call.parameter, slot, max(RECENT_US, recent)))
+
+
 # -- aggregates over another query: a select-project one is written out, so that its rows are sliced like any other's
 
 
@@ -279,8 +306,7 @@ def read_through(plan: AggregatePlan, read: SelectPlan, name: str) -> AggregateP
     NOW is that of the selection's sensors, whatever the reader asks of its columns: those are conditions on readings.
     """
     plan = renamed(plan, read_columns(read))
-    asked = (read.stream_predicate, plan.static_predicate, plan.stream_predicate)
-    conditions = all_of([condition for condition in asked if condition is not None])
+    conditions = all_of((read.stream_predicate, plan.static_predicate, plan.stream_predicate))
     return replace(plan, static_predicate=read.static_predicate, stream_predicate=conditions, reads=name)
 
 

@@ -68,8 +68,8 @@ def registered(plan: Plan, name: str, start_us: int | None) -> Plan:
     assert isinstance(asked.window, TimeWindow)
     begin = asked.window.begin.resolve(0, -FOREVER if start_us is None else start_us)
     since = Call("ge", (Column(TIME_COLUMN, TIMESTAMP), Literal(begin, TIMESTAMP)), BOOLEAN)
-    conditions = [c for c in (asked.stream_predicate, since if begin > -FOREVER else None) if c is not None]
-    return replace(asked, latch=name, stream_predicate=all_of(conditions))
+    conditions = all_of((asked.stream_predicate, since if begin > -FOREVER else None))
+    return replace(asked, latch=name, stream_predicate=conditions)
 
 
 def last(us: int) -> TimeWindow:

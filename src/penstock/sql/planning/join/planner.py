@@ -12,7 +12,7 @@ from typing import Literal
 from sqlglot import exp
 
 from penstock.errors import error
-from penstock.expr.expression import Call, Column, Expr, UserCall, is_static, walk
+from penstock.expr.expression import Call, Column, Expr, UserCall, walk
 from penstock.expr.windows import TimeWindow
 from penstock.operators.join.kernels.bounds import MOST_STREAMS
 from penstock.sql.binding.context import BoundQuery, SelectContext, WindowGraph
@@ -31,7 +31,7 @@ from penstock.sql.planning.join.tables import (
     left_tables,
     qualified,
 )
-from penstock.sql.planning.relations import all_of, refuse_clauses
+from penstock.sql.planning.relations import by_decider, refuse_clauses
 from penstock.sql.scope import BoundSource
 from penstock.types import BOOLEAN, Type
 
@@ -142,7 +142,7 @@ def _of_not_exists(top: SelectContext, inner: SelectContext, where: list[exp.Exp
     refuse_clauses(inner)
     if top.sources[0].alias == inner.sources[0].alias:
         raise NotCovered("two streams of the same name run as Spark SQL")
-    negated = [c for c in where if isinstance(c, exp.Not) and _is_exists(c.this, inner)]
+    negated = [c for c in where if isinstance(c, exp.Not) and _is_exists(c.this.unnest(), inner)]
     if len(negated) != 1:
         raise NotCovered("EXISTS within a window runs as Spark SQL unless it is NOT EXISTS and AND connects it")
     own = [condition for condition in where if condition is not negated[0]]
@@ -150,8 +150,7 @@ def _of_not_exists(top: SelectContext, inner: SelectContext, where: list[exp.Exp
 
 
 def _is_exists(node: exp.Expr, inner: SelectContext) -> bool:
-    found = node.unnest() if isinstance(node, exp.Paren) else node
-    return isinstance(found, exp.Exists) and found.this is inner.select
+    return isinstance(node, exp.Exists) and node.this is inner.select
 
 
 def _refuse_source(source: BoundSource) -> None:
@@ -224,14 +223,7 @@ def _split(question: _Question) -> tuple[list[JoinInput], list[Expr], list[JoinT
 
 def _input(source: BoundSource, conditions: list[Expr], keys: tuple[Expr, ...]) -> JoinInput:
     assert source.table is not None and isinstance(source.window, TimeWindow)
-    return JoinInput(
-        alias=source.alias,
-        table_id=source.table.id,
-        window=source.window,
-        static_predicate=all_of([c for c in conditions if is_static(c)]),
-        stream_predicate=all_of([c for c in conditions if not is_static(c)]),
-        keys=keys,
-    )
+    return JoinInput(source.alias, source.table.id, source.window, *by_decider(conditions), keys)
 
 
 def _equalities(condition: exp.Expr, streams: list[BoundSource]) -> tuple[Equality, ...]:

@@ -106,7 +106,7 @@ def asked_tables(
         if any(source.nullable for source in sources_in(condition)):
             raise NotCovered("a condition of WHERE on the right side of a LEFT JOIN runs as Spark SQL")
         negated = isinstance(condition, exp.Not)
-        question = _bare(condition.this) if negated else condition
+        question = condition.this.unnest() if negated else condition
         context = asking.pop(id(_select_of(question)), None)
         if context is None:
             plain.append(condition)
@@ -121,10 +121,6 @@ def asked_tables(
 
 
 _BESIDE = "a subquery beside a stream runs as Spark SQL"
-
-
-def _bare(condition: exp.Expr) -> exp.Expr:
-    return condition.unnest() if isinstance(condition, exp.Paren) else condition
 
 
 def _select_of(condition: exp.Expr) -> exp.Expr | None:
