@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from penstock.back_off import BackOff
 from penstock.catalog.model import StreamColumn, Table, TableOptions
 from penstock.clock import Clock, WallClock
 from penstock.sensors.base import END, NO_VALUE, Deliver, PushSensor, Reading, Sensor, new_value
@@ -23,7 +24,7 @@ from penstock.types import DOUBLE, INT, TEXT, Field
 
 FIELDS = (Field("value", DOUBLE),)
 # A busy machine may leave any thread standing for a while: only where sensors hang on purpose, little time means so.
-FAST = ManagerLimits(poll=PollLimits(hang_s=600, slow_s=0.02, held_s=0.05), back_off_least_s=0.02)
+FAST = ManagerLimits(poll=PollLimits(hang_s=600, slow_s=0.02, held_s=0.05), back_off=BackOff(0.02, 60.0))
 IMPATIENT = replace(FAST, poll=replace(FAST.poll, hang_s=0.15))
 # The limits only end tests that would fail anyway.
 PATIENCE_S = 60.0

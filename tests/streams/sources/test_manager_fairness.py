@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from penstock.back_off import BackOff
 from penstock.streams.sources.sensor_lifecycle import ManagerLimits
 from penstock.streams.sources.sensor_state import OpenedSensor, SensorState
 from tests.sensors.world import (
@@ -98,7 +99,7 @@ def test_sensors_that_cannot_be_opened_take_a_bounded_number_of_threads() -> Non
 
 
 def test_a_failing_sensor_is_tried_again_ever_more_slowly() -> None:
-    limits = ManagerLimits(poll=FAST.poll, back_off_least_s=0.02, back_off_most_s=0.2)
+    limits = ManagerLimits(poll=FAST.poll, back_off=BackOff(0.02, 0.2))
     with World((sensor_table(1, Throwing), addresses(1)), limits=limits) as world:
         pauses: list[float] = []
         steps = world.manager._poller._step

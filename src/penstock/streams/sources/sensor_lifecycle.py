@@ -26,6 +26,7 @@ from penstock.streams.sources.sensor_state import OpenedSensor
 
 # newest_us(table, sid): the newest time that the log holds of a sensor, or None
 NewestTime = Callable[[Table, int], int | None]
+_BACK_OFF = BackOff(least_s=0.2, most_s=60.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +38,7 @@ class ManagerLimits:
     idle_most_s: float = 0.1
     idle_polls_per_s: float = 10_000.0
     due_most_s: float = 5.0
-    back_off_least_s: float = 0.2
-    back_off_most_s: float = 60.0
+    back_off: BackOff = _BACK_OFF
     full_s: float = 0.02
     queue_max_bytes: int = Settings().queue_max_bytes
 
@@ -201,8 +201,7 @@ class SensorLifecycle:
             return 0.0
         opened.shown = "backing off"
         opened.failures += 1
-        limits = self._limits
-        return BackOff(limits.back_off_least_s, limits.back_off_most_s).spread_s(opened.failures)
+        return self._limits.back_off.spread_s(opened.failures)
 
     def note_hung(self, opened: OpenedSensor) -> None:
         seconds = self._limits.poll.hang_s
