@@ -9,12 +9,11 @@ from nicegui import events, ui
 from starlette.requests import Request
 
 from penstock.clock import SECOND
-from penstock.console.formats import age, cell, number
 from penstock.console.page import attempt, console, frame, go_to, href, link, refresh_every, tell
 from penstock.console.server_status import STATES, Alarm, ServerStatus, TableFacts
 from penstock.console.widgets.charts import map_options, redraw, timeline
 from penstock.console.widgets.data_table import column, listing, show_rows
-from penstock.console.widgets.parts import Tile, card, code, empty
+from penstock.console.widgets.parts import Tile, age, card, cell, code, empty, number
 from penstock.errors import PenstockError
 from penstock.sensors.demo_plant import DEFINITIONS, QUERIES, insert_statement
 

@@ -7,11 +7,10 @@ from typing import Any
 from nicegui import ui
 from starlette.requests import Request
 
-from penstock.console.formats import age, number
 from penstock.console.page import console, frame, go_to, path_to, refresh_every
 from penstock.console.server_status import ServerStatus
 from penstock.console.widgets.data_table import column, counted, listing, said, show_rows
-from penstock.console.widgets.parts import card, code, empty
+from penstock.console.widgets.parts import age, card, code, empty, number
 from penstock.errors import PenstockError, error
 from penstock.server.routes.queries import quoted
 

@@ -12,12 +12,11 @@ from nicegui import events, ui
 from starlette.requests import Request
 
 from penstock import __version__
-from penstock.console.formats import NOTHING, age, cell, number
 from penstock.console.page import attempt, console, frame, go_to, href, notify, path_to, refresh_every
 from penstock.console.server_status import SENSORS_MAX, SensorFacts, ServerStatus, TableFacts, place_columns
 from penstock.console.widgets.charts import redraw, timeline
 from penstock.console.widgets.data_table import column, counted, find_box, listing, said, set_rows, spark_points
-from penstock.console.widgets.parts import Tile, card, empty, facts_html, sure_to_drop
+from penstock.console.widgets.parts import NOTHING, Tile, age, card, cell, empty, facts_html, number, sure_to_drop
 from penstock.errors import PenstockError
 from penstock.server.http.decode import ARROW, CSV, JSON, NDJSON, PARQUET
 from penstock.server.routes.queries import quoted

@@ -8,8 +8,8 @@ from typing import Any
 
 from nicegui import ui
 
-from penstock.console.formats import age, number
 from penstock.console.server_status import SensorFacts, TableFacts
+from penstock.console.widgets.parts import age, number
 
 PALETTE = [
     "#1098ad", "#f08c00", "#7048e8", "#37b24d", "#e64980", "#4263eb",
