@@ -16,7 +16,7 @@ PALETTE = [
     "#a9652b", "#0ca678", "#c2255c", "#868e96", "#94d82d", "#ae3ec9",
 ]  # fmt: skip
 GREY = "#8793a1"
-GOOD, WARN, BAD = "#37b24d", "#f08c00", "#fa5252"
+BAD = "#fa5252"
 _FAINT = "rgba(135, 147, 161, 0.22)"
 _LABEL = {"color": GREY, "fontSize": 11}
 

@@ -151,9 +151,7 @@ async def ping(request: Request) -> Response:
 )
 async def query_v1(request: Request, q: str = Query("")) -> Response:
     """Nothing is created: there are no databases to choose from. Questions are asked at /v1/sql."""
-    asked = q
-    if not asked:
-        asked = parse_qs((await read_small_body(request)).decode("utf-8", "replace")).get("q", [""])[0]
+    asked = q or parse_qs((await read_small_body(request)).decode("utf-8", "replace")).get("q", [""])[0]
     if _CREATE_DATABASE.fullmatch(asked):
         return Response(b'{"results":[{"statement_id":0}]}', headers=_VERSION, media_type="application/json")
     return _refused(error("not_supported", feature="InfluxQL", hint="ask in SQL at POST /v1/sql"))
