@@ -114,8 +114,7 @@ def _arrow_batches(table: pa.Table, first: int, batch_rows: int) -> Iterator[Pus
 
 def _row_batches(rows: Sequence[Mapping[str, Any]], first: int, batch_rows: int) -> Iterator[PushBatch]:
     names = list(rows[0])
-    keys = rows[0].keys()
-    if names and all(row.keys() == keys for row in rows):
+    if names and all(row.keys() == rows[0].keys() for row in rows):
         try:
             columns = [pa.array([row[name] for row in rows]) for name in names]
         except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError):
@@ -148,12 +147,7 @@ class Change:
 
 
 def subscribe(
-    transport: Transport,
-    name: str,
-    *,
-    changes: bool = False,
-    from_cycle: int | None = None,
-    retry_for_s: float | None = None,
+    transport: Transport, name: str, changes: bool, from_cycle: int | None, retry_for_s: float | None
 ) -> Iterator[Change]:
     """Changes in order of cycles, each cycle once, until the query is dropped or the caller stops.
 

@@ -26,12 +26,7 @@ class Transport:
     """Sends requests; raises PenstockError for every refusal and connection_failed where there is no answer."""
 
     def __init__(
-        self,
-        url: str,
-        token: str | None,
-        client: httpx.Client | None = None,
-        user: str | None = None,
-        ca: str | None = None,
+        self, url: str, token: str | None, client: httpx.Client | None, user: str | None, ca: str | None
     ) -> None:
         self.url = url.rstrip("/")
         headers = {"Authorization": f"Bearer {token}"} if token else {}

@@ -30,7 +30,6 @@ _COLUMNS = [
 
 async def show(request: Request) -> None:
     """The page."""
-    moment = await console().status_cache.current()
     with frame("Sensors", "sensors", request) as head:
         dialog = NewTableDialog()
         with head:
@@ -39,15 +38,12 @@ async def show(request: Request) -> None:
             tables = listing(_COLUMNS, "name", opens=lambda name: go_to("sensors", name))
             nothing = empty("No sensor table yet. Add one, or start the demo on the overview.")
 
-    def fill(moment: ServerStatus) -> None:
+    async def refresh() -> None:
+        moment = await console().status_cache.current()
         rows = [_row(table, moment) for table in console().database.tables() if table["stream"]]
         show_rows(tables, rows, nothing)
 
-    fill(moment)
-
-    async def refresh() -> None:
-        fill(await console().status_cache.current())
-
+    await refresh()
     refresh_every(1.0, refresh)
 
 
