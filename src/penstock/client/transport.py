@@ -19,7 +19,7 @@ ARROW = "application/vnd.apache.arrow.stream"
 JSON = "application/json"
 
 # A statement may run for minutes; that nothing is there shows at once.
-TIMEOUT = httpx.Timeout(connect=5.0, read=600.0, write=60.0, pool=60.0)
+TIMEOUT = httpx.Timeout(60.0, connect=5.0, read=600.0)
 
 
 class Transport:

@@ -118,11 +118,9 @@ def _refused(problem: PenstockError) -> Response:
 
 
 def _answer(status: int, body: dict[str, Any]) -> Response:
-    headers = dict(_VERSION)
     # A header is one line of Latin-1, whatever stood in the refused line.
-    headers["X-Influxdb-Error"] = (
-        body["error"][:500].encode("ascii", "replace").decode().replace("\n", " ").replace("\r", " ")
-    )
+    said = body["error"][:500].encode("ascii", "replace").decode().replace("\n", " ").replace("\r", " ")
+    headers = {**_VERSION, "X-Influxdb-Error": said}
     if status == 503:
         headers["Retry-After"] = "2"
     return Response(orjson.dumps(body), status, headers, media_type="application/json")
