@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import os
 import shutil
@@ -15,7 +14,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from statistics import median
 from typing import Annotated, Any
@@ -221,7 +220,7 @@ def running_server(data: Path, port: int, progress: Callable[[str], None]) -> It
 
 def _end_with_parent() -> None:
     """If the demo is killed outright, its server goes too (Linux; elsewhere it stays)."""
-    with contextlib.suppress(OSError, AttributeError):
+    with suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
 
 
@@ -258,9 +257,6 @@ def _stop(server: subprocess.Popen[bytes]) -> None:
 def free_port(wanted: int) -> int:
     """The wanted port if it is free, else one that the system gives."""
     for port in (wanted, 0):
-        try:
-            with socket.create_server(("127.0.0.1", port)) as listener:
-                return int(listener.getsockname()[1])
-        except OSError:
-            continue
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)) as listener:
+            return int(listener.getsockname()[1])
     raise error("not_ready", detail="there is no free port on this machine")

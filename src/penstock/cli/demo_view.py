@@ -45,12 +45,8 @@ class Tracks:
         """Take new rows. A probe's reading can tremble around the threshold: such a front is told once."""
         with self._lock:
             for row in rows:
-                track = Track(
-                    (row["first"], row["second"], row["third"]),
-                    row["place"],
-                    parse_timestamp(row["began"]),
-                    parse_timestamp(row["ts"]),
-                )
+                probes, ended_us = (row["first"], row["second"], row["third"]), parse_timestamp(row["ts"])
+                track = Track(probes, row["place"], parse_timestamp(row["began"]), ended_us)
                 known = self._newest.get(track.probes)
                 if known is None or track.ended_us > known.ended_us:
                     self._newest[track.probes] = track

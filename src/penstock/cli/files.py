@@ -153,9 +153,8 @@ def load(
 ) -> None:
     """Push a file's readings, in its order. Status 1 if any was refused; the others are stored."""
     base = key or uuid.uuid4().hex
-    accepted, sent = 0, 0
+    accepted = sent = refused_count = 0
     refused: list[Refusal] = []
-    refused_count = 0
     with connected(url, token) as connection:
         format = format_of(file, input)
         rows = TextColumn("{task.fields[rows]:,} rows")

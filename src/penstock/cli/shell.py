@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -131,10 +132,8 @@ class Names(Completer):
 
     def refresh(self) -> None:
         """Ask the server what there is; without an answer, what was known stays."""
-        try:
+        with suppress(PenstockError):
             self._names = list(_names(self._connection.tables(), self._connection.queries()))
-        except PenstockError:
-            return
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterator[Completion]:
         found = _WORD.search(document.text_before_cursor)

@@ -117,8 +117,7 @@ def parse_subscribe(statement: str) -> SubscribeTo | None:
     found = _SUBSCRIBE.match(re.sub(r"--[^\n]*|/\*.*?\*/", " ", statement, flags=re.DOTALL))
     if found is None:
         return None
-    quoted = found["quoted"]
-    name = quoted.replace('""', '"') if quoted is not None else found["name"].lower()
+    name = found["name"].lower() if found["name"] else found["quoted"].replace('""', '"')
     return SubscribeTo(name, found["changes"] is not None, int(found["cycle"]) if found["cycle"] else None)
 
 

@@ -134,14 +134,10 @@ class Connection:
         return read_answer(self._transport.call("GET", path, headers={"Accept": ARROW}, params=params).content)
 
     def subscribe(
-        self,
-        name: str,
-        changes: bool = False,
-        from_cycle: int | None = None,
-        retry_for_s: float | None = None,
+        self, name: str, changes: bool = False, from_cycle: int | None = None, retry_for_s: float | None = None
     ) -> Iterator[Change]:
         """Rows as they enter (with `changes`: and leave), cycle by cycle; resumes by itself after a lost connection."""
-        return subscribe(self._transport, name, changes=changes, from_cycle=from_cycle, retry_for_s=retry_for_s)
+        return subscribe(self._transport, name, changes, from_cycle, retry_for_s)
 
     # Readings
 
@@ -173,9 +169,7 @@ class Connection:
     # Standing queries
 
     def register(
-        self,
-        queries: Iterable[tuple[str, str] | Mapping[str, Any]],
-        on_error: Literal["none", "rest"] = "none",
+        self, queries: Iterable[tuple[str, str] | Mapping[str, Any]], on_error: Literal["none", "rest"] = "none"
     ) -> list[dict[str, Any]]:
         """Create many standing queries with one sync, from (name, SELECT) pairs or records with `name` and `sql`.
 

@@ -114,8 +114,7 @@ def _arrow_batches(table: pa.Table, first: int, batch_rows: int) -> Iterator[Pus
 
 def _row_batches(rows: Sequence[Mapping[str, Any]], first: int, batch_rows: int) -> Iterator[PushBatch]:
     names = list(rows[0])
-    keys = rows[0].keys()
-    if names and all(row.keys() == keys for row in rows):
+    if names and all(row.keys() == rows[0].keys() for row in rows):
         try:
             columns = [pa.array([row[name] for row in rows]) for name in names]
         except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError):
@@ -148,12 +147,7 @@ class Change:
 
 
 def subscribe(
-    transport: Transport,
-    name: str,
-    *,
-    changes: bool = False,
-    from_cycle: int | None = None,
-    retry_for_s: float | None = None,
+    transport: Transport, name: str, changes: bool, from_cycle: int | None, retry_for_s: float | None
 ) -> Iterator[Change]:
     """Changes in order of cycles, each cycle once, until the query is dropped or the caller stops.
 
@@ -191,28 +185,19 @@ def subscribe(
 
 def _changes(lines: Iterator[str]) -> Iterator[tuple[int, Change | None]]:
     """Cycles that are through, with their rows; a ping tells of quiet ones."""
-    for frame in frames(lines):
-        if frame.event == "rows":
-            body = orjson.loads(frame.data)
+    for event, data, id in _frames(lines):
+        if event == "rows":
+            body = orjson.loads(data)
             names = tuple(column["name"] for column in body.get("columns", ()))
             yield body["cycle"], Change(body["cycle"], body["now"], body["rows"], names)
-        elif frame.event == "ping" and frame.id:
-            yield int(frame.id), None
-        elif frame.event == "error":
-            raise read_error(frame.data.encode(), 500)
+        elif event == "ping" and id:
+            yield int(id), None
+        elif event == "error":
+            raise read_error(data.encode(), 500)
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
-    """One server-sent event."""
-
-    event: str
-    data: str
-    id: str
-
-
-def frames(lines: Iterator[str]) -> Iterator[Frame]:
-    """Each complete event; one that the connection cut short is dropped."""
+def _frames(lines: Iterator[str]) -> Iterator[tuple[str, str, str]]:
+    """Event, data and id of each complete server-sent event; one that the connection cut short is dropped."""
     fields: dict[str, list[str]] = {}
     for line in lines:
         if line:
@@ -221,5 +206,5 @@ def frames(lines: Iterator[str]) -> Iterator[Frame]:
             continue
         if "data" in fields:
             event = fields.get("event", ["message"])[-1]
-            yield Frame(event, "\n".join(fields["data"]), fields.get("id", [""])[-1])
+            yield event, "\n".join(fields["data"]), fields.get("id", [""])[-1]
         fields = {}

@@ -19,19 +19,14 @@ ARROW = "application/vnd.apache.arrow.stream"
 JSON = "application/json"
 
 # A statement may run for minutes; that nothing is there shows at once.
-TIMEOUT = httpx.Timeout(connect=5.0, read=600.0, write=60.0, pool=60.0)
+TIMEOUT = httpx.Timeout(60.0, connect=5.0, read=600.0)
 
 
 class Transport:
     """Sends requests; raises PenstockError for every refusal and connection_failed where there is no answer."""
 
     def __init__(
-        self,
-        url: str,
-        token: str | None,
-        client: httpx.Client | None = None,
-        user: str | None = None,
-        ca: str | None = None,
+        self, url: str, token: str | None, client: httpx.Client | None, user: str | None, ca: str | None
     ) -> None:
         self.url = url.rstrip("/")
         headers = {"Authorization": f"Bearer {token}"} if token else {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -38,28 +39,28 @@ _FOLDER = Path(__file__).parent
 RECONNECT_S = 15.0
 
 
+@dataclass(frozen=True)
 class _Pages:
     """NiceGUI with the server's limits on what browsers send.
 
     A browser that leaves while a page is made is no error of ours; Starlette's middleware thinks that it is.
     """
 
-    def __init__(self, app: ASGIApp, context: Context) -> None:
-        self._app = app
-        self._context = context
+    app: ASGIApp
+    context: Context
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if self._context.users.required and scope["penstock.caller"].session is None:
+        if self.context.users.required and scope["penstock.caller"].session is None:
             # What a page may do is looked up by its session; a token has none.
             hint = "sign in at /sign-in"
             await refuse(error("unauthorized", detail="the console needs a session", hint=hint), scope, receive, send)
             return
         if scope["type"] == "websocket":
-            allow_frames(scope, CONSOLE_MAX_BYTES, self._context.budget)
+            allow_frames(scope, CONSOLE_MAX_BYTES, self.context.budget)
         else:
             receive = limited_body(receive, CONSOLE_MAX_BYTES)
         try:
-            await self._app(scope, receive, send)
+            await self.app(scope, receive, send)
         except RuntimeError as failure:
             if str(failure) != "No response returned.":
                 raise

@@ -11,11 +11,10 @@ from starlette.requests import Request
 
 from penstock import __version__
 from penstock.cancellation import Cancellation
-from penstock.console.formats import duration, number
 from penstock.console.page import console, frame, go_to, href
 from penstock.console.pages.overview import CREATE, KEEP
 from penstock.console.widgets.answer_view import AnswerView, as_parquet
-from penstock.console.widgets.parts import card, code
+from penstock.console.widgets.parts import card, code, duration, number
 from penstock.errors import PenstockError, error
 from penstock.server.http.decode import CSV
 from penstock.server.http.encode import ENCODERS

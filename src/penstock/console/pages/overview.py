@@ -9,12 +9,11 @@ from nicegui import events, ui
 from starlette.requests import Request
 
 from penstock.clock import SECOND
-from penstock.console.formats import age, cell, number
 from penstock.console.page import attempt, console, frame, go_to, href, link, refresh_every, tell
 from penstock.console.server_status import STATES, Alarm, ServerStatus, TableFacts
 from penstock.console.widgets.charts import map_options, redraw, timeline
 from penstock.console.widgets.data_table import column, listing, show_rows
-from penstock.console.widgets.parts import Tile, card, code, empty
+from penstock.console.widgets.parts import Tile, age, card, cell, code, empty, number
 from penstock.errors import PenstockError
 from penstock.sensors.demo_plant import DEFINITIONS, QUERIES, insert_statement
 
@@ -155,17 +154,12 @@ CREATE = """CREATE TABLE probes (
 );
 INSERT INTO probes (probe_id, room) VALUES
   (1, 'cellar'), (2, 'attic');"""
+PUSH = """curl http://127.0.0.1:%d/v1/tables/probes/readings \\
+  -H 'Content-Type: application/json' \\
+  -d '[{"probe_id": 1, "ppm": 38.0}]'"""
 KEEP = """SELECT room, ppm, ts FROM probes
 WHERE ppm > 35
 BEGIN (NOW - 10 MINUTES) END (NOW)"""
-
-
-def push_command(port: int) -> str:
-    return (
-        f"curl http://127.0.0.1:{port}/v1/tables/probes/readings \\\n"
-        "  -H 'Content-Type: application/json' \\\n"
-        '  -d \'[{"probe_id": 1, "ppm": 38.0}]\''
-    )
 
 
 def _welcome() -> None:
@@ -184,7 +178,7 @@ def _welcome() -> None:
             code(CREATE)
             link("Open it in Ask", "ask?example=create")
         with card("Send a reading"), _step(2):
-            code(push_command(console().context.settings.port), wrap=True)
+            code(PUSH % console().context.settings.port, wrap=True)
             ui.label("Or let Penstock read them: files, TCP, your own Python.").classes("muted small")
         with card("Keep a question"), _step(3):
             code(KEEP)

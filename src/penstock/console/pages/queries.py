@@ -14,12 +14,11 @@ from starlette.requests import Request
 
 from penstock.catalog.model import QueryDefinition
 from penstock.clock import format_timestamp
-from penstock.console.formats import clock_time, cycles, number, size
 from penstock.console.page import attempt, console, frame, go_to, path_to, refresh_every
 from penstock.console.server_status import look_at
 from penstock.console.widgets.answer_view import POINTS_MAX, AnswerView
 from penstock.console.widgets.data_table import column, counted, find_box, listing, said, set_rows
-from penstock.console.widgets.parts import Tile, card, code, empty, facts_html, sure_to_drop
+from penstock.console.widgets.parts import Tile, card, code, cycles, empty, facts_html, number, size, sure_to_drop
 from penstock.console.widgets.plan_drawing import draw
 from penstock.database.database import Database
 from penstock.database.flows import Flows
@@ -182,7 +181,7 @@ class _View:
             self._seen = (definition, seen.cycle)
             shown = "" if seen.rows.num_rows == seen.count else f", newest {seen.rows.num_rows:,} shown"
             self._rows.set(number(seen.count), more=f"of cycle {seen.cycle:,}{shown}")
-            now = f", NOW {clock_time(seen.now_us)} UTC" if seen.now_us is not None else ""
+            now = f", NOW {format_timestamp(seen.now_us)[11:19]} UTC" if seen.now_us is not None else ""
             self._as_of.set_text(f"cycle {seen.cycle:,}{now}")
             self._answer.show(seen.rows)
 

@@ -7,11 +7,10 @@ from typing import Any
 from nicegui import ui
 from starlette.requests import Request
 
-from penstock.console.formats import age, number
 from penstock.console.page import console, frame, go_to, path_to, refresh_every
 from penstock.console.server_status import ServerStatus
 from penstock.console.widgets.data_table import column, counted, listing, said, show_rows
-from penstock.console.widgets.parts import card, code, empty
+from penstock.console.widgets.parts import age, card, code, empty, number
 from penstock.errors import PenstockError, error
 from penstock.server.routes.queries import quoted
 
@@ -31,7 +30,6 @@ _COLUMNS = [
 
 async def show(request: Request) -> None:
     """The page."""
-    moment = await console().status_cache.current()
     with frame("Sensors", "sensors", request) as head:
         dialog = NewTableDialog()
         with head:
@@ -40,15 +38,12 @@ async def show(request: Request) -> None:
             tables = listing(_COLUMNS, "name", opens=lambda name: go_to("sensors", name))
             nothing = empty("No sensor table yet. Add one, or start the demo on the overview.")
 
-    def fill(moment: ServerStatus) -> None:
+    async def refresh() -> None:
+        moment = await console().status_cache.current()
         rows = [_row(table, moment) for table in console().database.tables() if table["stream"]]
         show_rows(tables, rows, nothing)
 
-    fill(moment)
-
-    async def refresh() -> None:
-        fill(await console().status_cache.current())
-
+    await refresh()
     refresh_every(1.0, refresh)
 
 

@@ -9,12 +9,11 @@ from typing import Any
 from nicegui import ui
 from starlette.requests import Request
 
-from penstock.console.formats import NOTHING, age, cycles, duration, number, size
 from penstock.console.page import console, frame, go_to, path_to, refresh_every
 from penstock.console.server_status import ServerStatus
 from penstock.console.widgets.charts import redraw, timeline
 from penstock.console.widgets.data_table import column, counted, listing, said, set_rows, show_rows
-from penstock.console.widgets.parts import Tile, card, empty, facts_html
+from penstock.console.widgets.parts import NOTHING, Tile, age, card, cycles, duration, empty, facts_html, number, size
 from penstock.database.database import Database
 from penstock.database.footprint import LogSize, Process, Processes, log_sizes
 from penstock.database.inputs import input_rows

@@ -12,12 +12,11 @@ from nicegui import events, ui
 from starlette.requests import Request
 
 from penstock import __version__
-from penstock.console.formats import NOTHING, age, cell, number
 from penstock.console.page import attempt, console, frame, go_to, href, notify, path_to, refresh_every
-from penstock.console.server_status import SENSORS_MAX, SensorFacts, ServerStatus, TableFacts, place_columns
+from penstock.console.server_status import SENSORS_MAX, SensorFacts, TableFacts, place_columns
 from penstock.console.widgets.charts import redraw, timeline
 from penstock.console.widgets.data_table import column, counted, find_box, listing, said, set_rows, spark_points
-from penstock.console.widgets.parts import Tile, card, empty, facts_html, sure_to_drop
+from penstock.console.widgets.parts import NOTHING, Tile, age, card, cell, empty, facts_html, number, sure_to_drop
 from penstock.errors import PenstockError
 from penstock.server.http.decode import ARROW, CSV, JSON, NDJSON, PARQUET
 from penstock.server.routes.queries import quoted
@@ -27,21 +26,21 @@ SHOWN_COLUMNS = 4
 
 async def show(request: Request, name: str, sensor: str = "") -> None:
     """The page; `sensor` opens one of them."""
-    moment = await console().status_cache.current()
     with frame(name, "sensors", request) as head:
         try:
             table = console().database.table(name)
         except PenstockError as problem:
             empty(problem.message)
             return
-        view = _View(table, moment, head)
+        view = _View(table, head)
+        await view.refresh()
     if sensor:
         view.open(sensor)
     refresh_every(1.0, view.refresh)
 
 
 class _View:
-    def __init__(self, table: dict[str, Any], moment: ServerStatus, head: ui.element) -> None:
+    def __init__(self, table: dict[str, Any], head: ui.element) -> None:
         self._table = table
         self._name = table["name"]
         self._sensors: dict[str, SensorFacts] = {}
@@ -71,7 +70,6 @@ class _View:
             self._chart = ui.echart({}).classes("chart")
         with card("Definition"):
             ui.html(facts_html(_definition(table)), sanitize=False)
-        self._fill(moment)
 
     def _columns(self) -> list[dict[str, Any]]:
         keys = self._table["key"]
@@ -102,9 +100,7 @@ class _View:
         await self.refresh()
 
     async def refresh(self) -> None:
-        self._fill(await console().status_cache.current())
-
-    def _fill(self, moment: ServerStatus) -> None:
+        moment = await console().status_cache.current()
         found = next((t for t in moment.tables if t.name == self._name), None)
         if found is None:
             return

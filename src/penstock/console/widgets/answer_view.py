@@ -12,10 +12,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from nicegui import ui
 
-from penstock.console.formats import cell
 from penstock.console.widgets.charts import bars, redraw, scatter, timeline
 from penstock.console.widgets.data_table import HEAD, TABLE, column, set_rows
-from penstock.console.widgets.parts import empty
+from penstock.console.widgets.parts import cell, empty
 from penstock.json_rows import unique_names
 from penstock.views.results import Result
 

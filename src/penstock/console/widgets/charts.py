@@ -8,15 +8,15 @@ from typing import Any
 
 from nicegui import ui
 
-from penstock.console.formats import age, number
 from penstock.console.server_status import SensorFacts, TableFacts
+from penstock.console.widgets.parts import age, number
 
 PALETTE = [
     "#1098ad", "#f08c00", "#7048e8", "#37b24d", "#e64980", "#4263eb",
     "#a9652b", "#0ca678", "#c2255c", "#868e96", "#94d82d", "#ae3ec9",
 ]  # fmt: skip
 GREY = "#8793a1"
-GOOD, WARN, BAD = "#37b24d", "#f08c00", "#fa5252"
+BAD = "#fa5252"
 _FAINT = "rgba(135, 147, 161, 0.22)"
 _LABEL = {"color": GREY, "fontSize": 11}
 

@@ -110,6 +110,6 @@ def spark_points(trail: Sequence[tuple[int, float]]) -> str:
         return ""
     end, seconds, width, height = trail[-1][0], 120, 110, 26
     low, high = min(v for _, v in trail), max(v for _, v in trail)
-    scale = (height - 4) / (high - low) if high > low else 0.0
-    bottom = height - 2 if high > low else height / 2
-    return " ".join(f"{width - (end - s) / seconds * width:.0f},{bottom - (v - low) * scale:.1f}" for s, v in trail)
+    xs = [width - (end - second) / seconds * width for second, _ in trail]
+    ys = [height - 2 - (v - low) / (high - low) * (height - 4) if high > low else height / 2 for _, v in trail]
+    return " ".join(f"{x:.0f},{y:.1f}" for x, y in zip(xs, ys, strict=True))

@@ -41,7 +41,7 @@ USER_HEADER = "Penstock-User"
 GOING_AWAY, POLICY_VIOLATION = 1001, 1008
 # InfluxDB's clients, Telegraf among them, write Token where others write Bearer.
 _SCHEMES = frozenset({"bearer", "token"})
-_SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 BURST_S = 2.0
 
 
@@ -105,7 +105,7 @@ class AccessGuard:
         caller = self._sessions.find(name) if name else None
         if caller is None:
             return None
-        changes = scope["type"] == "websocket" or scope["method"] not in _SAFE
+        changes = scope["type"] == "websocket" or scope["method"] not in SAFE_METHODS
         origin = headers.get("origin")
         ours = headers.get("sec-fetch-site") == "same-origin" if origin is None else is_same_origin(origin, headers)
         if not ours and (changes or origin is not None):

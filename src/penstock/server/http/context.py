@@ -13,7 +13,7 @@ from starlette.types import Receive
 from penstock.errors import error
 from penstock.security.caller import ANONYMOUS, Caller, Role, require
 from penstock.security.users import Users
-from penstock.server.http.access import USER_HEADER, RateLimits, Sessions
+from penstock.server.http.access import SAFE_METHODS, USER_HEADER, RateLimits, Sessions
 from penstock.server.http.body_limits import ByteBudget
 from penstock.server.http.middleware import RequestCounters
 from penstock.server.http.thread_pools import Workers
@@ -84,7 +84,6 @@ async def until_gone(receive: Receive) -> None:
 
 
 F = TypeVar("F", bound=Callable[..., Any])
-_SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _ATTRIBUTE = "penstock_role"
 
 
@@ -100,8 +99,7 @@ def needs(role: Role | None) -> Callable[[F], F]:
 
 def role_of(endpoint: object, method: str) -> Role | None:
     """The role that a handler asks for when it is called with a method."""
-    default: Role = "read" if method in _SAFE else "write"
-    role: Role | None = getattr(endpoint, _ATTRIBUTE, default)
+    role: Role | None = getattr(endpoint, _ATTRIBUTE, "read" if method in SAFE_METHODS else "write")
     return role
 
 

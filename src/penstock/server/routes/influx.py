@@ -118,11 +118,9 @@ def _refused(problem: PenstockError) -> Response:
 
 
 def _answer(status: int, body: dict[str, Any]) -> Response:
-    headers = dict(_VERSION)
     # A header is one line of Latin-1, whatever stood in the refused line.
-    headers["X-Influxdb-Error"] = (
-        body["error"][:500].encode("ascii", "replace").decode().replace("\n", " ").replace("\r", " ")
-    )
+    said = body["error"][:500].encode("ascii", "replace").decode().replace("\n", " ").replace("\r", " ")
+    headers = {**_VERSION, "X-Influxdb-Error": said}
     if status == 503:
         headers["Retry-After"] = "2"
     return Response(orjson.dumps(body), status, headers, media_type="application/json")
@@ -151,9 +149,7 @@ async def ping(request: Request) -> Response:
 )
 async def query_v1(request: Request, q: str = Query("")) -> Response:
     """Nothing is created: there are no databases to choose from. Questions are asked at /v1/sql."""
-    asked = q
-    if not asked:
-        asked = parse_qs((await read_small_body(request)).decode("utf-8", "replace")).get("q", [""])[0]
+    asked = q or parse_qs((await read_small_body(request)).decode("utf-8", "replace")).get("q", [""])[0]
     if _CREATE_DATABASE.fullmatch(asked):
         return Response(b'{"results":[{"statement_id":0}]}', headers=_VERSION, media_type="application/json")
     return _refused(error("not_supported", feature="InfluxQL", hint="ask in SQL at POST /v1/sql"))

@@ -199,9 +199,8 @@ async def _push(context: Context, table: str, packed: Body | None, text: Body | 
 
 def _decode(packed: Body | None, text: Body | str, room: decode.BodyLimits) -> tuple[str | None, decode.Readings]:
     if packed:
-        return None, decode.decode_readings(
-            packed, decode.PARQUET if packed.startswith(b"PAR1") else decode.ARROW, room
-        )
+        media_type = decode.PARQUET if packed.startswith(b"PAR1") else decode.ARROW
+        return None, decode.decode_readings(packed, media_type, room)
     found = decode.parse_json(text, room)
     if not isinstance(found, dict) or "readings" not in found:
         return None, decode.rows_of_json(found, room)

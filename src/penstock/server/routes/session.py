@@ -121,18 +121,17 @@ async def wait(request: Request) -> Response:
     return HTMLResponse(_WAITING.format(reason=escape(reason)), 503, {"Retry-After": "1"})
 
 
-def _hash(text: str) -> str:
+_PAGE = files("penstock.server").joinpath("sign_in.html").read_text(encoding="utf-8")
+
+
+def _own(tag: str) -> str:
+    """What allows the page's own script or style, by its hash."""
+    text = _PAGE.split(f"<{tag}>", 1)[1].split(f"</{tag}>", 1)[0]
     return "'sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() + "'"
 
 
-def _inside(page: str, tag: str) -> str:
-    return page.split(f"<{tag}>", 1)[1].split(f"</{tag}>", 1)[0]
-
-
-_PAGE = files("penstock.server").joinpath("sign_in.html").read_text(encoding="utf-8")
-# Only the page's own script and style run, by their hashes.
 _POLICY = (
-    f"default-src 'none'; script-src {_hash(_inside(_PAGE, 'script'))}; style-src {_hash(_inside(_PAGE, 'style'))}; "
+    f"default-src 'none'; script-src {_own('script')}; style-src {_own('style')}; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 
