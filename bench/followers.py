@@ -11,6 +11,7 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 CONNECT_S = 300.0
@@ -63,7 +64,7 @@ async def follow_all(port: int, names: Sequence[str]) -> dict[str, Any]:
     for first in range(0, len(names), AT_ONCE):
         some = list(zip(names, heard, strict=True))[first : first + AT_ONCE]
         for name, one in some:
-            await loop.create_connection(lambda name=name, one=one: Subscriber(name, one), "127.0.0.1", port)
+            await loop.create_connection(partial(Subscriber, name, one), "127.0.0.1", port)
         await asyncio.wait_for(asyncio.gather(*(one.connected.wait() for _, one in some)), CONNECT_S)
     # The first events are answers to the subscriptions, not of cycles.
     before = [one.events for one in heard]
