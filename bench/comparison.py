@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,8 +14,8 @@ from rich.table import Table
 
 from bench.tables import write_table
 
-Run = Mapping[str, float]
-"""Figures of one run by the name of their measure; NaN is a figure that the run did not give."""
+FILE_WIDTH = 160
+"""Columns of the table where its output is not a terminal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +86,9 @@ def write_lines(name: str, title: str, lines: Sequence[Mapping[str, Any]]) -> No
     write_table(name, title, lines)
     table = Table(title=title)
     for column in lines[0]:
-        table.add_column(column, justify="left" if column in ("measure", "better", "verdict") else "right")
+        words = column in ("measure", "better", "verdict")
+        table.add_column(column, justify="left" if words else "right", no_wrap=True)
     for line in lines:
         shown = [f"{value:,.3f}" if isinstance(value, float) else str(value) for value in line.values()]
-        table.add_row(*shown, style="bold red" if line["verdict"].isupper() or "WORSE" in line["verdict"] else "")
-    Console().print(table)
+        table.add_row(*shown, style="" if line["verdict"].startswith("within") else "bold red")
+    Console(width=None if sys.stdout.isatty() else FILE_WIDTH).print(table)

@@ -4,12 +4,12 @@ Both sides run one after the other, and the side that goes first alternates, so 
 is not taken for a difference. A measure is worse where the median of this commit's runs is more than 5 % worse than the
 median of the other's. The command ends with 1 where one is, or where a measure is missing. Results: bench/results/pairs.{json,md,png}.
 
-Both checkouts are warmed up first (`penstock warm-up`), so that no run compiles. `--checkout` names a checkout of the other commit
-to use again; without it there is a new one each time, which compiles for minutes.
+The other commit is checked out under bench/.peers with an environment of its own, because it may need other packages. That
+takes some minutes the first time. Both environments are warm before anything is measured, so that no run compiles.
 
 Most parts are measured by the benchmarks of each side's own checkout. `joins` and `start` need only a server: this checkout's
-benchmark starts the server of each side. With `--only`, parts that were measured before for the same two commits stay in
-the results.
+benchmark starts the server of each side. With `--only`, other parts stay in the results that were measured before for the same
+two commits, with as many pairs of the same length.
 """
 
 from __future__ import annotations
@@ -20,14 +20,13 @@ import math
 import os
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from bench.comparison import Comparison, Measure, turns, write_lines
+from bench.peer_environments import PEERS
 from bench.report import RESULTS, Report
 
 ROOT = Path(__file__).parents[1]
@@ -122,25 +121,48 @@ PARTS = {
 }  # fmt: skip
 
 
-def environment_of(source: Path, bench: Path) -> dict[str, str]:
-    """The server of one checkout and the benchmarks of another; bytecode is kept, as it is on a machine that serves."""
-    paths = f"{source / 'src'}{os.pathsep}{bench}"
-    return {**os.environ, "PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": ""}
+@dataclass(frozen=True)
+class Side:
+    """A checkout and the Python of its environment."""
+
+    source: Path
+    python: Path
+
+    def run(self, *command: str, bench: Path | None = None) -> bool:
+        """Run `python -m` with the checkout's server and benchmarks, or with the benchmarks of another; whether it went well.
+
+        Bytecode is kept, as it is on a machine that serves.
+        """
+        bench = bench or self.source
+        paths = f"{self.source / 'src'}{os.pathsep}{bench}"
+        environment = {**os.environ, "PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": ""}
+        whole = [str(self.python), "-m", *command]
+        return not subprocess.run(whole, cwd=bench, env=environment, check=False, stdout=subprocess.DEVNULL).returncode
 
 
-def warm_up(source: Path) -> None:
-    command = [sys.executable, "-m", "penstock", "warm-up"]
-    subprocess.run(command, cwd=source, env=environment_of(source, source), check=True, stdout=subprocess.DEVNULL)
+def check_out(commit: str) -> Side:
+    """The other side, made where it is missing: a clone with an environment of its own, by the same Python."""
+    folder = PEERS / f"penstock-{commit[:12]}"
+    if not folder.exists():
+        subprocess.run(["git", "clone", "-q", "--shared", "--no-checkout", str(ROOT), str(folder)], check=True)
+        subprocess.run(["git", "checkout", "-q", "--detach", commit], cwd=folder, check=True)
+    if not (folder / ".venv" / ".ready").exists():
+        environment = {
+            **os.environ,
+            "PYTHON": getattr(sys, "_base_executable", sys.executable),
+            "PYTHONDONTWRITEBYTECODE": "",
+        }
+        subprocess.run(["sh", "scripts/setup_venv.sh", ".venv"], cwd=folder, env=environment, check=True)
+    return Side(folder, folder / ".venv" / "bin" / "python")
 
 
-def run_side(source: Path, part: Part, seconds: float) -> dict[str, float]:
-    """One run against a checkout: its figures, NaN where the run did not give one."""
-    bench = source if part.own else ROOT
+def run_side(side: Side, part: Part, seconds: float) -> dict[str, float]:
+    """One run: its figures, NaN where it did not give one."""
+    bench = side.source if part.own else ROOT
     results = bench / "bench" / "results" / f"{part.results}.json"
     forget(results, part.measures)
-    command = [sys.executable, "-m", *part.command, *(("--seconds", str(seconds)) if part.holds else ())]
-    done = subprocess.run(command, cwd=bench, env=environment_of(source, bench), check=False, stdout=subprocess.DEVNULL)
-    found = read_json(results) if done.returncode == 0 else {}
+    held = ("--seconds", str(seconds)) if part.holds else ()
+    found = read_json(results) if side.run(*part.command, *held, bench=bench) else {}
     return {m.name: math.nan if (f := found.get(m.name)) is None else float(f) for m in part.measures}
 
 
@@ -162,11 +184,11 @@ def remaining_s(names: Sequence[str], done: int, pairs: int, seconds: float) -> 
     return sum(runs[done:])
 
 
-def compare(report: Report, before: Path, names: Sequence[str], pairs: int, seconds: float) -> None:
-    sources = dict(zip(SIDES, (before, ROOT), strict=True))
-    for side, source in sources.items():
-        report.say(f"warming up {side}")
-        warm_up(source)
+def compare(report: Report, before: Side, names: Sequence[str], pairs: int, seconds: float) -> None:
+    sides = dict(zip(SIDES, (before, Side(ROOT, Path(sys.executable))), strict=True))
+    report.say("both sides: warming up")
+    for one in sides.values():
+        one.run("penstock", "warm-up")
     done = 0
     for name in names:
         part = PARTS[name]
@@ -174,7 +196,7 @@ def compare(report: Report, before: Path, names: Sequence[str], pairs: int, seco
         for pair, side in turns(SIDES, pairs):
             left = remaining_s(names, done, pairs, seconds) / 60
             report.say(f"{name}: pair {pair + 1} of {pairs}, {side}; about {left:.0f} min left")
-            runs[side].append(run_side(sources[side], part, seconds))
+            runs[side].append(run_side(sides[side], part, seconds))
             report.say(f"  {runs[side][-1]}")
             done += 1
         for measure in part.measures:
@@ -211,25 +233,14 @@ def plot_ratios(found: Sequence[Comparison]) -> None:
     pyplot.close(figure)
 
 
-@contextmanager
-def checked_out(commit: str) -> Iterator[Path]:
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary) / "before"
-        subprocess.run(["git", "worktree", "add", "--detach", "-q", str(folder), commit], cwd=ROOT, check=True)
-        try:
-            yield folder
-        finally:
-            subprocess.run(["git", "worktree", "remove", "--force", str(folder)], cwd=ROOT, check=True)
-
-
-def commit_of(name: str, folder: Path = ROOT) -> str:
+def commit_of(name: str) -> str:
     command = ["git", "rev-parse", f"{name}^{{commit}}"]
-    return subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout.strip()
+    return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
 
 
-def earlier(results: Mapping[str, Any], before: str, after: str) -> dict[str, Any]:
-    """Figures of a file of results, if they compare the same two commits."""
-    if (results.get("against"), results.get("commit")) != (before, after):
+def earlier(results: Mapping[str, Any], title: str, commit: str) -> dict[str, Any]:
+    """Figures of a file of results, if they are of the same two commits, with as many pairs of the same length."""
+    if (results.get("title"), results.get("commit")) != (title, commit):
         return {}
     return {name: value for name, value in results.items() if name.startswith((*SIDES, "ratio "))}
 
@@ -237,7 +248,6 @@ def earlier(results: Mapping[str, Any], before: str, after: str) -> dict[str, An
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.pairs", description=__doc__)
     parser.add_argument("--before", required=True, help="the commit to compare with")
-    parser.add_argument("--checkout", type=Path, help="a folder with that commit, instead of a new one")
     parser.add_argument("--only", default=",".join(PARTS), help=f"parts, separated by commas: {', '.join(PARTS)}")
     parser.add_argument("--pairs", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=15.0, help="how long each rate is held")
@@ -248,11 +258,9 @@ def main() -> None:
     before = commit_of(options.before)
     title = f"{options.pairs} pairs against {before[:8]}, rates held for {options.seconds:g} s"
     report = Report("pairs", title)
-    report.values = {"against": before, **earlier(read_json(RESULTS / "pairs.json"), before, commit_of("HEAD"))}
-    with nullcontext(options.checkout.resolve()) if options.checkout else checked_out(before) as folder:
-        if commit_of("HEAD", folder) != before:
-            parser.error(f"{folder} has another commit than {options.before}")
-        compare(report, folder, names, options.pairs, options.seconds)
+    report.values = {"title": title, **earlier(read_json(RESULTS / "pairs.json"), title, commit_of("HEAD"))}
+    report.say(f"about {remaining_s(names, 0, options.pairs, options.seconds) / 60:.0f} minutes on two quiet cores")
+    compare(report, check_out(before), names, options.pairs, options.seconds)
     found = comparisons(report.values)
     write_lines("pairs", title, [c.line(SIDES, TOLERANCE) for c in found])
     plot_ratios(found)

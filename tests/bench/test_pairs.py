@@ -43,10 +43,11 @@ def test_a_figure_of_an_earlier_run_is_taken_away_before_the_next_and_others_sta
     assert json.loads(results.read_text()) == {"register_1000_s": 2.0}
 
 
-def test_parts_measured_before_stay_only_for_the_same_two_commits() -> None:
+def test_parts_measured_before_stay_only_for_the_same_commits_and_lengths() -> None:
     figures = {"before kb_per_query": [10.0], "after kb_per_query": [11.0], "ratio kb_per_query": 1.1}
-    results = {**figures, "against": "old", "commit": "new", "seconds": 12.0, "rows": 0}
-    assert earlier(results, "old", "new") == figures
-    assert earlier(results, "old", "newer") == {} and earlier(results, "older", "new") == {} == earlier({}, "a", "b")
+    results = {**figures, "title": "3 pairs against old", "commit": "new", "seconds": 12.0, "rows": 0}
+    assert earlier(results, "3 pairs against old", "new") == figures
+    assert earlier(results, "3 pairs against old", "newer") == earlier(results, "3 pairs against older", "new") == {}
+    assert earlier({}, "3 pairs against old", "new") == {}
     (found,) = comparisons(figures)
     assert found.measure.name == "kb_per_query" and found.ratio == pytest.approx(1.1)
