@@ -115,7 +115,7 @@ PARTS = {
         ("bench.start",),
         "start",
         lower("start_s_empty", "start_s_history", "start_first_answer_s_history"),
-        fixed_s=110,
+        fixed_s=90,
         own=False,
     ),
 }  # fmt: skip
