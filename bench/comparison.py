@@ -58,8 +58,7 @@ class Comparison:
     def verdict(self, tolerance: float) -> str:
         if not self.measured:
             return "NOT MEASURED"
-        percent = f"{tolerance * 100:g} %"
-        return f"WORSE than {percent}" if self.is_worse(tolerance) else f"within {percent}"
+        return f"WORSE than {tolerance * 100:g} %" if self.is_worse(tolerance) else "not worse"
 
     def line(self, sides: tuple[str, str], tolerance: float) -> dict[str, Any]:
         low, high = self.spread
@@ -90,5 +89,5 @@ def write_lines(name: str, title: str, lines: Sequence[Mapping[str, Any]]) -> No
         table.add_column(column, justify="left" if words else "right", no_wrap=True)
     for line in lines:
         shown = [f"{value:,.3f}" if isinstance(value, float) else str(value) for value in line.values()]
-        table.add_row(*shown, style="" if line["verdict"].startswith("within") else "bold red")
+        table.add_row(*shown, style="" if line["verdict"] == "not worse" else "bold red")
     Console(width=None if sys.stdout.isatty() else FILE_WIDTH).print(table)
