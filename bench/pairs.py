@@ -95,7 +95,7 @@ PARTS = {
         ("bench.joins_ours",),
         "joins_ours",
         (Measure("ours_rows_per_s", higher_is_better=True),),
-        fixed_s=50,
+        fixed_s=40,
         own=False,
     ),
     "memory": Part(
@@ -109,7 +109,7 @@ PARTS = {
         ("bench", "queries", "--only", "invoke"),
         "queries",
         (*p50_p99("invoke_http_{}_ms"), *p50_p99("invoke_process_{}_ms")),
-        fixed_s=75,
+        fixed_s=65,
     ),
     "start": Part(
         ("bench.start",),
