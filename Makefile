@@ -8,7 +8,7 @@ PYTEST := PYTHONDONTWRITEBYTECODE= $(PY) -m pytest
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-cameras test test-fast check format bench bench-joins bench-queries bench-statistics bench-console bench-pairs soak reference screenshots clean
+.PHONY: help demo demo-cameras test test-fast check format bench bench-joins bench-queries bench-statistics bench-console bench-pairs bench-followed soak reference screenshots clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -51,8 +51,11 @@ bench-statistics: $(READY) ## windowed aggregates at a rate and against Spark's;
 bench-console: $(READY) ## push to screen, MQTT messages a second, a reader that stops reading; a quarter of an hour
 	@$(PY) -m bench console $(ARGS)
 
-bench-pairs: $(READY) ## this commit against another one in interleaved pairs: ARGS="--before COMMIT"; half an hour
+bench-pairs: $(READY) ## this commit against another one in interleaved pairs: ARGS="--before COMMIT"; an hour
 	@$(PY) -m bench.pairs $(ARGS)
+
+bench-followed: $(READY) ## what a subscriber for each of 1 000 aggregates costs the cycle; five minutes
+	@$(PY) -m bench.followed $(ARGS)
 
 soak: $(READY) ## the long versions of the oracle and kill tests and of those of bench/papers
 	@PENSTOCK_SOAK=1 $(PYTEST) -n 3 --timeout=14400 $(ARGS)

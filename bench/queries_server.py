@@ -127,7 +127,7 @@ def cycle_figures(cycles: Sequence[dict[str, Any]]) -> dict[str, float]:
 
 
 def memory_mb(server: Server) -> float:
-    soft = server.folder / "data" / "tmp"
+    soft = server.data / "tmp"
     return real_memory_mb(server.processes(), [soft / "buffers", soft / "sheets"])
 
 

@@ -21,16 +21,18 @@ import psutil
 
 
 class Server:
-    """`penstock serve` in a temporary data folder. Use as a context manager."""
+    """`penstock serve` in a temporary data folder, or in one that stays. Use as a context manager."""
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self, data: Path | None = None, **settings: Any) -> None:
+        """`data` is a data folder that stays when the server has stopped."""
         self.folder = Path(tempfile.mkdtemp(prefix="penstock-bench-"))
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
+        self.data = data or self.folder / "data"
         self.url = f"http://127.0.0.1:{self.port}"
         flags = [f"--{k.replace('_', '-')}={v}" for k, v in settings.items()]
-        self._command = [sys.executable, "-m", "penstock", "serve", "--data", str(self.folder / "data")]
+        self._command = [sys.executable, "-m", "penstock", "serve", "--data", str(self.data)]
         self._command += ["--port", str(self.port), *flags]
         self.ready_s = 0.0
 
@@ -102,7 +104,7 @@ class Server:
 
     def files(self) -> int:
         """The most files that one table's log has."""
-        log = self.folder / "data" / "log"
+        log = self.data / "log"
         return max((len(os.listdir(t)) for t in log.iterdir() if t.is_dir()), default=0)
 
 
