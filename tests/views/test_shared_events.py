@@ -8,9 +8,9 @@ from collections.abc import Callable
 import pyarrow as pa
 import pytest
 
-from penstock.views import shared_events
+from penstock.views import feed
+from penstock.views.feed import SharedEvents
 from penstock.views.results import Event
-from penstock.views.shared_events import SharedEvents
 from tests.support.pipe import Pipe
 
 
@@ -37,9 +37,9 @@ def test_one_that_failed_is_made_again() -> None:
 
 
 def test_large_and_old_ones_are_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shared_events, "MOST_EVENTS", 2)
+    monkeypatch.setattr(feed, "MOST_EVENTS", 2)
     events = SharedEvents()
-    large = list(range(shared_events.MOST_BYTES))
+    large = list(range(feed.MOST_EVENT_BYTES))
     assert events.get("large", lambda: event_of(large)) is not events.get("large", lambda: event_of(large))
     first = events.get(1, lambda: event_of([1]))
     second = events.get(2, lambda: event_of([2]))

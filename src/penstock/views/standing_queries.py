@@ -25,7 +25,7 @@ from penstock.settings import Settings
 from penstock.sql.plan import has_latch, own_windows_of
 from penstock.streams.log.segments import Segment, list_readable
 from penstock.views.answer_store import AnswerStore
-from penstock.views.feed import CommitFeed, JoinMark, Mark
+from penstock.views.feed import CommitFeed, JoinMark, Mark, SharedEvents
 from penstock.views.intervals import Intervals
 from penstock.views.kept_answers import KeptAnswers
 from penstock.views.memory import (
@@ -37,7 +37,6 @@ from penstock.views.memory import (
 from penstock.views.next_edge import next_edge
 from penstock.views.query_state import QueryState, is_finished
 from penstock.views.retention import now_at, still_read, trim
-from penstock.views.shared_events import SharedEvents
 from penstock.views.window_history import WindowHistory, WindowsAt
 
 _log = logging.getLogger("penstock.queries")
