@@ -24,6 +24,7 @@ from tests.support.workload import (
     create_tables,
     late_question,
     questions,
+    wait_for_readings,
     wait_until_caught_up,
 )
 
@@ -51,12 +52,7 @@ class Cluster:
         return Writer(self.server.url, seed, self.sent, self.number)
 
     def wait_for_readings(self, count: int) -> None:
-        """Until so many more readings are acknowledged."""
-        wanted = self.acknowledged() + count
-        self.server.wait(lambda: self.acknowledged() >= wanted, 120, f"taking {count} readings")
-
-    def acknowledged(self) -> int:
-        return sum(len(sent.acknowledged) for sent in self.sent.values())
+        wait_for_readings(self.server, self.sent, count)
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,8 @@
 
 `python -m tests.crash.child FOLDER STEP:COUNT ...`: each life pushes, registers a query that must fill, runs
 cycles, and ends without a word when it reaches its step for the COUNTth time. Prints the exit codes: 7 if it died
-there. All lives are forks of this process, which has imported everything and started nothing.
+there. The step follower:lag is another one: half-way a reader holds the answers, and the life ends when the follower is
+COUNT cycles behind. All lives are forks of this process, which has imported everything and started nothing.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import os
 import random
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,7 @@ from tests.support.workload import TABLES, create_tables, late_question, questio
 
 PUSHES = 30 if SOAK else 20
 ROWS = 9
+LAG = "follower:lag"
 
 
 def settings(folder: Path) -> Settings:
@@ -53,7 +56,13 @@ def arm(step: str, count: int) -> None:
     database.StreamLog = ArmedLog  # type: ignore[misc]
 
 
-def live(folder: Path, life: int) -> None:
+def fall_behind(db: Database, holding: ExitStack) -> None:
+    """From now on a reader holds the answers, and cycles are committed without them."""
+    db.engine.lag = lambda: 0  # as Spark does, which waits for nothing
+    holding.enter_context(db.standing.locked())
+
+
+def live(folder: Path, life: int, lag: int | None) -> None:
     db = open_database(folder)
     if "probes" not in db.catalog.state.tables:
         create_tables(db.execute)
@@ -63,7 +72,7 @@ def live(folder: Path, life: int) -> None:
     # The sender goes on where its last acknowledgement was, and repeats what it does not know about.
     done = folder / "acknowledged"
     first = int(done.read_text()) if done.exists() else 0
-    with done.open("w") as file:
+    with done.open("w") as file, ExitStack() as holding:
         file.write(str(first))
         file.flush()
         for number in range(first, first + PUSHES):
@@ -77,7 +86,11 @@ def live(folder: Path, life: int) -> None:
             file.flush()
             if number % 5 == 4:
                 db.execute(f"UPDATE {table} SET floor = {number % 3} WHERE id = {number % 6}")
+            if lag is not None and number == first + PUSHES // 3:
+                fall_behind(db, holding)
             db.engine.cycle()  # type: ignore[attr-defined]
+            if db.follower.lag == lag:
+                os._exit(7)
     db.stop()
 
 
@@ -90,7 +103,7 @@ if __name__ == "__main__":
         child = os.fork()
         if child == 0:
             arm(name, int(times))
-            live(where, number)
+            live(where, number, int(times) if name == LAG else None)
             sys.stdout.flush()
             os._exit(0)
         print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))

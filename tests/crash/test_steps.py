@@ -1,4 +1,7 @@
-"""A server that ends at any step of ingest or commit comes back with every reading once and every answer exact."""
+"""A server that ends at any step of ingest or commit comes back with every reading once and every answer exact.
+
+So does one that ends while its follower is behind, by more records than it keeps in memory, too.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.crash.child import ROWS, open_database
+from penstock.views.follower import RECORDS_MAX
+from tests.crash.child import LAG, ROWS, open_database
 from tests.support.brute_force import History, defined_at
 from tests.support.examples import SOAK
 from tests.support.workload import TABLES, check_answers, late_question, questions
@@ -19,6 +23,7 @@ WRITING = ("begin", "written", "synced", "renamed", "folder_synced")
 INGEST = [f"log:{step}" for step in (*WRITING, "answered")]
 COMMIT = [f"commit:{step}" for step in WRITING]
 SNAPSHOT = [f"snapshot:{step}" for step in WRITING]
+BEHIND = [LAG] * 2
 
 
 def run(folder: Path, lives: list[str]) -> list[str]:
@@ -30,11 +35,13 @@ def run(folder: Path, lives: list[str]) -> list[str]:
     return done.stdout.split()
 
 
-@pytest.mark.parametrize("steps", [INGEST, COMMIT, SNAPSHOT], ids=["ingest", "commit", "snapshot"])
+@pytest.mark.parametrize("steps", [INGEST, COMMIT, SNAPSHOT, BEHIND], ids=["ingest", "commit", "snapshot", "behind"])
 def test_dying_at_any_step_loses_nothing_and_no_answer_is_wrong(tmp_path: Path, steps: list[str]) -> None:
     folder = tmp_path / "data"
     first, more = (5, 3) if SOAK else (4, 2)
     counts = [1 if step.startswith("snapshot") else first + more * i for i, step in enumerate(steps)]
+    if steps is BEHIND:
+        counts = [first, RECORDS_MAX + more]
     lives = [*(f"{step}:{count}" for step, count in zip(steps, counts, strict=True)), "none:1"]
     assert run(folder, lives) == ["7"] * len(steps) + ["0"]
     acknowledged = int((folder / "acknowledged").read_text())

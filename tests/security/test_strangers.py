@@ -36,18 +36,13 @@ def test_health_without_a_role_is_one_word(world: World, monkeypatch: pytest.Mon
     assert answer.json() == {"ready": False, "reason": "unready", "details": {}}
     told = world.http.get("/v1/health", headers=world.headers("read")).json()
     assert told == {"ready": False, "reason": failed.reason, "details": failed.details}
-    lifecycle = world.http.app.state.context.lifecycle
-    monkeypatch.setattr(lifecycle, "ready", False)
-    monkeypatch.setattr(lifecycle, "reason", "reading the committed cycles of /srv/data")
+    world.http.lifecycle.ready, world.http.lifecycle.reason = False, "reading the committed cycles of /srv/data"
     assert world.http.get("/v1/health").json()["reason"] == "unready"
 
 
 @pytest.mark.parametrize("ready", [True, False])
-def test_no_answer_to_a_stranger_has_a_version_a_name_or_a_path(
-    world: World, monkeypatch: pytest.MonkeyPatch, ready: bool
-) -> None:
-    if not ready:
-        monkeypatch.setattr(world.http.app.state.context.lifecycle, "ready", False)
+def test_no_answer_to_a_stranger_has_a_version_a_name_or_a_path(world: World, ready: bool) -> None:
+    world.http.lifecycle.ready = ready
     words = (__version__, "probes", "hot", str(world.pipe.folder), "uvicorn", "fastapi", "starlette", "spark", "python")
     for path in PATHS:
         for accept in ("*/*", "text/html"):

@@ -66,36 +66,49 @@ class JoinQuestion(Question):
 
 
 class History:
-    """Everything that a data folder says: a cycle's offsets, the log's rows, the journal."""
+    """Everything that a data folder says: a cycle's offsets, the log's rows, the journal.
+
+    Rows never change, so those that were read for one cycle are not read again for the next one.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._rows: dict[tuple[int, int], list[dict[str, Any]]] = {}
         self._joined: dict[tuple[int, int, int], list[dict[str, Any]]] = {}
+        self._defined: dict[int, Defined] = {}
 
     def record(self, cycle: int) -> CommitRecord:
         return read_record(self.folder / "commits" / f"{cycle:012d}.arrow")
 
+    def defined(self, journal: int) -> Defined:
+        if journal not in self._defined:
+            self._defined[journal] = defined_at(self.folder, journal)
+        return self._defined[journal]
+
     def rows(self, table_id: int, end: int) -> list[dict[str, Any]]:
         """A table's log up to a position, each row with its position and its time in microseconds."""
-        if (table_id, end) not in self._rows:
-            found = list_segments(self.folder / "log", table_id)
-            first = found[0].first if found else 0
-            parts = [read_slice(piece) for piece in slices(found, first, end)]
-            rows = pa.concat_tables(parts) if parts else pa.table({"ts": pa.array([], pa.int64())})
-            assert rows.num_rows == end - first, "positions are not contiguous"
+        return self._read(table_id, end)[1]
+
+    def _read(self, table_id: int, end: int) -> tuple[int, list[dict[str, Any]]]:
+        found = list_segments(self.folder / "log", table_id)
+        first = found[0].first if found else 0
+        known = self._rows.setdefault((table_id, first), [])
+        begin = first + len(known)
+        if begin < end:
+            rows = pa.concat_tables([read_slice(piece) for piece in slices(found, begin, end)])
+            assert rows.num_rows == end - begin, "positions are not contiguous"
             rows = rows.set_column(rows.schema.get_field_index("ts"), "ts", rows.column("ts").cast(pa.int64()))
             shown = rows.drop_columns([c for c in rows.column_names if c.startswith("_")])
-            self._rows[(table_id, end)] = [{**row, "pos": first + i} for i, row in enumerate(shown.to_pylist())]
-        return self._rows[(table_id, end)]
+            known += [{**row, "pos": begin + i} for i, row in enumerate(shown.to_pylist())]
+        return first, known[: end - first]
 
     def joined(self, table_id: int, end: int, journal: int) -> list[dict[str, Any]]:
         """The same rows with the static values that held when each was logged."""
-        key = (table_id, end, journal)
-        if key not in self._joined:
-            static = defined_at(self.folder, journal).static[table_id]
-            self._joined[key] = [{**row, **static.at(row["who"], row["pos"])} for row in self.rows(table_id, end)]
-        return self._joined[key]
+        first, rows = self._read(table_id, end)
+        known = self._joined.setdefault((table_id, first, journal), [])
+        static = self.defined(journal).static[table_id]
+        known += [{**row, **static.at(row["who"], row["pos"])} for row in rows[len(known) :]]
+        return known[: len(rows)]
 
 
 @dataclass(frozen=True)
@@ -169,7 +182,7 @@ def defined_at(folder: Path, journal: int) -> Defined:
 def expected(question: Question, history: History, cycle: int) -> Counter[tuple[Any, ...]]:
     """The answer as of a committed cycle, as a multiset."""
     record = history.record(cycle)
-    defined = defined_at(history.folder, record.end.journal)
+    defined = history.defined(record.end.journal)
     table = defined.tables[question.table]
     table_id = table["id"]
     floor = defined.floors.get(table_id, 0)

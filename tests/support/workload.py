@@ -9,7 +9,7 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -21,6 +21,7 @@ from penstock.errors import PenstockError
 from penstock.streams.log.segments import list_segments
 from tests.support.brute_force import History, JoinQuestion, LastRows, Question, Row, defined_at, expected
 from tests.support.log_rows import log_heads
+from tests.support.server_process import ServerProcess
 
 SECOND = 1_000_000
 SENSORS = 6
@@ -186,8 +187,10 @@ class Writer(threading.Thread):
         rows = [self._next(table) for _ in range(self._random.randint(1, self._rows))]
         numbers = {int(r["seq"]) for r in rows}
         patient = self._random.random() < 0.9
+        # Without the client's own pauses, which grow to seconds: a server that is back hears from its writer at once.
+        send = partial(db.push, table, rows, idempotency_key=key, retry_for_s=0.0)
         try:
-            receipt = db.push(table, rows, idempotency_key=key, retry_for_s=150.0 if patient else 0.0)
+            receipt = persist(send, 150.0) if patient else send()
         except PenstockError as problem:
             if patient or problem.condition not in RETRY:
                 raise
@@ -196,7 +199,7 @@ class Writer(threading.Thread):
         self._check(receipt, len(rows), sent)
         sent.acknowledged |= numbers
         if self._random.random() < 0.1:
-            again = db.push(table, rows, idempotency_key=key, retry_for_s=150.0)
+            again = persist(send, 150.0)
             assert (again.accepted, again.position) == (receipt.accepted, receipt.position), "a repeat was stored"
 
     def _check(self, receipt: Receipt, rows: int, sent: Sent) -> None:
@@ -232,6 +235,16 @@ def persist(action: Callable[[], Any], timeout_s: float = 120.0) -> Any:
             if problem.condition not in RETRY or time.monotonic() > deadline:
                 raise
             time.sleep(0.2)
+
+
+def wait_for_readings(server: ServerProcess, sent: Mapping[str, Sent], count: int) -> None:
+    """Until so many more readings are acknowledged."""
+
+    def acknowledged() -> int:
+        return sum(len(known.acknowledged) for known in sent.values())
+
+    wanted = acknowledged() + count
+    server.wait(lambda: acknowledged() >= wanted, 120, f"taking {count} readings")
 
 
 def wait_until_caught_up(db: Connection, data: Path, timeout_s: float = 180.0) -> None:

@@ -8,9 +8,8 @@ from collections.abc import Callable
 import pyarrow as pa
 import pytest
 
-from penstock.views import shared_events
+from penstock.views.feed import MOST_EVENT_BYTES, MOST_EVENTS, SharedEvents
 from penstock.views.results import Event
-from penstock.views.shared_events import SharedEvents
 from tests.support.pipe import Pipe
 
 
@@ -36,14 +35,14 @@ def test_one_that_failed_is_made_again() -> None:
     assert events.get("k", lambda: event_of([1])).table.num_rows == 1
 
 
-def test_large_and_old_ones_are_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shared_events, "MOST_EVENTS", 2)
+def test_large_and_old_ones_are_let_go() -> None:
     events = SharedEvents()
-    large = list(range(shared_events.MOST_BYTES))
+    large = list(range(MOST_EVENT_BYTES))
     assert events.get("large", lambda: event_of(large)) is not events.get("large", lambda: event_of(large))
     first = events.get(1, lambda: event_of([1]))
     second = events.get(2, lambda: event_of([2]))
-    events.get(3, lambda: event_of([3]))
+    for key in range(3, 2 + MOST_EVENTS):
+        events.get(key, lambda: event_of([3]))
     assert events.get(2, never) is second
     assert events.get(1, lambda: event_of([1])) is not first
 

@@ -1,4 +1,4 @@
-"""The last committed cycles, kept for subscribers and for clients that wait for their own writes."""
+"""The last committed cycles, for subscribers and for clients that wait for their own writes, and the last events of queries."""
 
 from __future__ import annotations
 
@@ -6,17 +6,23 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 
+from penstock.cache import Cache
 from penstock.cancellation import current_cancellation
 from penstock.cycle.offset import Offset
 from penstock.errors import PenstockError, error
 from penstock.sql.plan import ResamplePlan
+from penstock.views.results import Event
 from penstock.views.stream_clock_index import StreamClocksAt
 from penstock.views.window_history import WindowsAt
 
 _log = logging.getLogger("penstock.queries")
+MOST_EVENTS = 64
+# A first answer may be of any size, and is one subscriber's.
+MOST_EVENT_BYTES = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,3 +175,37 @@ class CommitFeed:
 
     def wait_past(self, cycle: int, timeout_s: float) -> bool:
         return self.wait(lambda: (last := self.last()) is not None and last.cycle > cycle, timeout_s)
+
+
+class SharedEvents:
+    """A cache of the events that many subscribers of a query get: each is computed once and encoded once.
+
+    A caller that asks for an event while another computes it waits for it. An event that was dropped is computed again.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._events: Cache[Hashable, Future[Event]] = Cache(most=MOST_EVENTS)
+
+    def get(self, key: Hashable, make: Callable[[], Event]) -> Event:
+        with self._lock:
+            found = self._events.get(key)
+            if found is None:
+                coming = Future[Event]()
+                self._events.put(key, coming)
+        if found is not None:
+            return found.result()
+        try:
+            event = make()
+        except BaseException as failure:
+            self._forget(key)
+            coming.set_exception(failure)
+            raise
+        if event.table.nbytes > MOST_EVENT_BYTES:
+            self._forget(key)
+        coming.set_result(event)
+        return event
+
+    def _forget(self, key: Hashable) -> None:
+        with self._lock:
+            self._events.remove(key)

@@ -31,13 +31,12 @@ from penstock.settings import Settings
 from penstock.sql.plan import has_latch, own_windows_of
 from penstock.streams.log.segments import Segment, list_readable
 from penstock.views.answer_store import AnswerStore
-from penstock.views.feed import CommitFeed, JoinMark, Mark
+from penstock.views.feed import CommitFeed, JoinMark, Mark, SharedEvents
 from penstock.views.follower import LAG_MAX
 from penstock.views.next_edge import next_edge
 from penstock.views.query_state import is_finished
 from penstock.views.results import Result
 from penstock.views.retention import now_at, still_read, trim
-from penstock.views.shared_events import SharedEvents
 from penstock.views.window_history import WindowHistory, WindowsAt
 
 _log = logging.getLogger("penstock.queries")

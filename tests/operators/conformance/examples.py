@@ -39,6 +39,9 @@ EXAMPLES: dict[str, list[str]] = {
         f"SELECT a.n, RESAMPLE(b.n, 5 SECONDS, PREVIOUS) AS m FROM a, b WHERE a.id = b.id {MINUTE}",
         f"SELECT a.n, RESAMPLE(b.v, 3 SECONDS, MEAN) AS v FROM a, b WHERE a.id = b.id AND a.v > 2 {MINUTE}",
     ],
-    # LocalEngine has no Spark: tests/spark and tests/operators/sparksql check the same promises.
-    "sparksql": [],
+    "sparksql": [
+        f"SELECT n, v FROM a {MINUTE} ORDER BY v DESC, n LIMIT 4",
+        f"SELECT id, n, RANK() OVER (PARTITION BY id ORDER BY v) AS r FROM a {MINUTE}",
+        f"SELECT n, m FROM pairs WHERE n > m {MINUTE}",
+    ],
 }

@@ -1,138 +1,28 @@
-"""What every operator promises its readers, on random readings with late ones and ties."""
+"""The promises of the suite, for every operator of the registry that needs no Spark."""
 
 from __future__ import annotations
 
-import random
-from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from penstock.clock import SECOND, format_timestamp
-from penstock.operators.base.answer import AnswerAt
 from penstock.operators.registry import OPERATORS
-from penstock.sql.plan import plan_from_json
-from tests.operators.conformance.examples import BELOW, EXAMPLES
-from tests.support.pipe import BEGAN_US, Pipe
+from tests.operators.conformance.examples import EXAMPLES
+from tests.operators.conformance.suite import SPARK_SQL, World, cases_of, check_life, check_splits
 
-CASES = [pytest.param(name, sql, id=f"{name}-{n}") for name, sqls in EXAMPLES.items() for n, sql in enumerate(sqls)]
-Row = tuple[str, ...]
-
-
-class World(Pipe):
-    """Two streams in valid time with late readings, and an ordinary table."""
-
-    def __init__(self, folder: Path, seed: int = 0) -> None:
-        super().__init__(folder, cycles_keep=64)
-        self._random, self._now_s = random.Random(seed), 0
-        for name in ("a", "b"):
-            options = "WITH (time = 'valid', out_of_order = 'accept')"
-            columns = "id INT PRIMARY KEY, place TEXT, reading STREAM (n INT, v DOUBLE)"
-            self.db.execute(f"CREATE TABLE {name} ({columns}) {options}")
-            self.db.execute(f"INSERT INTO {name} VALUES (1, 'north', NULL), (2, 'south', NULL), (3, 'west', NULL)")
-        self.db.execute("CREATE TABLE places (place TEXT PRIMARY KEY, owner TEXT)")
-        self.db.execute("INSERT INTO places VALUES ('north', 'x'), ('south', 'y')")
-        for name, sql in BELOW.items():
-            self.db.execute(f"CREATE QUERY {name} AS {sql}")
-
-    def some(self) -> None:
-        """A few readings of both streams, some of them late, some at the same time."""
-        for name in ("a", "b"):
-            rows = []
-            for _ in range(self._random.randint(1, 4)):
-                late = self._random.choice((0, 0, 1, 7))
-                ts = format_timestamp(BEGAN_US + max(0, self._now_s - late) * SECOND)
-                rows.append({"id": self._random.randint(1, 3), "ts": ts, **self._values()})
-            self.db.push(name, rows)
-        self._now_s += self._random.choice((0, 1, 3, 11))
-
-    def _values(self) -> dict[str, Any]:
-        return {"n": self._random.randint(0, 9), "v": float(self._random.randint(0, 5))}
-
-    def cycle(self) -> None:
-        self.clock.advance(SECOND)
-        self.engine.drain()
-
-    def settle(self) -> None:
-        """Readers of other queries see rows one cycle later."""
-        for _ in range(3):
-            self.cycle()
-
-    def rows(self, name: str, cycle: int | None = None) -> Counter[Row]:
-        return counted(self.db.standing.invoke(name, cycle).table)
+KERNELS = [operator for operator in OPERATORS if operator != SPARK_SQL]
+CASES = cases_of(KERNELS)
 
 
-def counted(table: Any) -> Counter[Row]:
-    return Counter(tuple(repr(value) for value in row.values()) for row in table.to_pylist())
-
-
-def whole(held: AnswerAt) -> Counter[Row]:
-    return counted(held.rows(held.inside()))
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path / "data")
-
-
-def test_every_operator_has_examples_of_its_own(world: World) -> None:
-    assert EXAMPLES.keys() == OPERATORS.keys()
-    for operator, sqls in EXAMPLES.items():
-        for n, sql in enumerate(sqls):
-            world.db.execute(f"CREATE QUERY {operator}_{n} AS {sql}")
-            assert plan_from_json(world.db.definition(f"{operator}_{n}").plan).operator == operator, sql
-    world.db.stop()
+def test_every_operator_has_examples_of_its_own() -> None:
+    assert EXAMPLES.keys() == OPERATORS.keys() and all(EXAMPLES.values())
 
 
 @pytest.mark.parametrize(("operator", "sql"), CASES)
 def test_any_split_into_cycles_gives_the_same_answer(tmp_path: Path, operator: str, sql: str) -> None:
-    found = []
-    for every in (1, 3, 100):
-        world = World(tmp_path / f"every{every}", seed=3)
-        world.db.execute(f"CREATE QUERY q AS {sql}")
-        for step in range(1, 13):
-            world.some()
-            if step % every == 0:
-                world.cycle()
-        world.settle()
-        found.append(world.rows("q"))
-        world.db.stop()
-    assert found[0] == found[1] == found[2] and any(found)
+    check_splits(tmp_path, sql)
 
 
 @pytest.mark.parametrize(("operator", "sql"), CASES)
-def test_answers_hold_change_and_come_back(world: World, operator: str, sql: str) -> None:
-    """One life: kept answers never change, changes add up, a late query equals an early one, a restart keeps, a drop frees."""
-    world.db.execute(f"CREATE QUERY q AS {sql}")
-    world.cycle()
-    subscription, told = world.db.subscribe("q", changes=True), Counter[Row]()
-    held: list[tuple[AnswerAt, Counter[Row]]] = []
-    for _ in range(10):
-        world.some()
-        world.cycle()
-        while (event := subscription.next(0.0)) is not None:
-            for row in event.table.to_pylist():
-                sign = 1 if row.pop("op") == "+" else -1
-                told[tuple(repr(value) for value in row.values())] += sign
-        assert +told == world.rows("q") and min(told.values(), default=0) >= 0
-        at = world.db.standing.held("q")
-        held.append((at, whole(at)))
-    subscription.close()
-    for at, rows in held:
-        assert whole(at) == rows == world.rows("q", at.cycle)
-
-    world.db.execute(f"CREATE QUERY late AS {sql}")
-    world.settle()
-    assert world.rows("late") == world.rows("q")
-
-    before, cycle = world.rows("q"), world.db.standing.store.cycle
-    world.restart()
-    assert world.rows("q") == before == world.rows("q", cycle)
-
-    query = world.db.definition("late").id
-    world.db.execute("DROP QUERY late")
-    world.cycle()
-    assert world.db.standing.memory_of(query) == 0 and not world.db.standing.store.knows(query)
-    assert world.rows("q") == before
-    world.db.stop()
+def test_answers_hold_change_and_come_back(tmp_path: Path, operator: str, sql: str) -> None:
+    check_life(World(tmp_path / "data"), operator, sql)
