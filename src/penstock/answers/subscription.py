@@ -12,7 +12,6 @@ import pyarrow as pa
 from penstock.errors import error
 from penstock.operators.base.answer import AnswerAt, Ids, answered_otherwise
 from penstock.operators.select.delivered_windows import DeliveredWindows
-from penstock.views.feed import CommitFeed
 from penstock.views.results import Event
 from penstock.views.standing_queries import StandingQueries
 
@@ -35,13 +34,28 @@ class Subscription(Protocol):
     def close(self) -> None: ...
 
 
-class Waiting:
-    """What all subscribers share: they are notified of committed cycles, and they can be closed."""
+class SelectSubscription:
+    """A subscriber to a query of the shared pass.
 
-    def __init__(self, feed: CommitFeed) -> None:
-        self._feed = feed
+    Plain: the current answer, then every row that enters, once. With changes: net changes per cycle with `op`.
+    `from_cycle` n skips the current answer and begins with what cycle n brought.
+    """
+
+    def __init__(self, standing: StandingQueries, name: str, from_cycle: int | None, changes: bool) -> None:
+        self._feed = standing.feed
         self._closed = False
         self._callbacks: list[Callable[[], None]] = []
+        self._standing = standing
+        self._name = name
+        self._changes = changes
+        self._before: AnswerAt | None = None
+        self._told = DeliveredWindows()
+        self._inside: Ids = np.empty(0, np.int64)  # kept for changes only
+        self._from_cycle = from_cycle
+        self._rested = False
+        last = standing.feed.last()
+        if from_cycle is not None and last is not None and from_cycle <= last.cycle + 1:
+            self._begin_at(from_cycle)
 
     def on_ready(self, callback: Callable[[], None]) -> None:
         self._callbacks.append(callback)
@@ -56,28 +70,6 @@ class Waiting:
         for callback in self._callbacks:
             self._feed.unlisten(callback)
         self._feed.wake()
-
-
-class SelectSubscription(Waiting):
-    """A subscriber to a query of the shared pass.
-
-    Plain: the current answer, then every row that enters, once. With changes: net changes per cycle with `op`.
-    `from_cycle` n skips the current answer and begins with what cycle n brought.
-    """
-
-    def __init__(self, standing: StandingQueries, name: str, from_cycle: int | None, changes: bool) -> None:
-        super().__init__(standing.feed)
-        self._standing = standing
-        self._name = name
-        self._changes = changes
-        self._before: AnswerAt | None = None
-        self._told = DeliveredWindows()
-        self._inside: Ids = np.empty(0, np.int64)  # kept for changes only
-        self._from_cycle = from_cycle
-        self._rested = False
-        last = standing.feed.last()
-        if from_cycle is not None and last is not None and from_cycle <= last.cycle + 1:
-            self._begin_at(from_cycle)
 
     def _begin_at(self, cycle: int) -> None:
         """The cycle before must be known, so that new rows can be distinguished from older ones."""

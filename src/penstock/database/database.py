@@ -14,12 +14,10 @@ import pyarrow as pa
 from prometheus_client.core import Metric
 
 from penstock.answers.completeness import Completeness
-from penstock.answers.cost_shares import users_of
-from penstock.answers.costs import Costs
+from penstock.answers.costs import Costs, Usage
 from penstock.answers.plan_cache import PlanCache
 from penstock.answers.read_your_writes import ReadYourWrites
 from penstock.answers.subscription import Subscription
-from penstock.answers.usage import Usage
 from penstock.catalog.catalog import Catalog
 from penstock.catalog.entry import Entry
 from penstock.catalog.model import QueryDefinition, Table
@@ -271,10 +269,8 @@ class Database(ReadYourWrites):
         self.standing.take(record)
         fold_ms = (time.monotonic() - began) * 1000
         with self.standing.locked() as store:
-            known, version = store.state.queries_by_id, store.state.position
-            if version != self.costs.version:
-                sharing = [q for q, answer in store.answers.items() if not answer.paused]
-                self.costs.follow(version, sharing, known, users_of(store))
+            known = store.state.queries_by_id
+            self.costs.follow(store)
         self.costs.note_cycle(record, fold_ms)
         self._take_poisoned()
         self.usage.save_sometimes(known)

@@ -8,9 +8,8 @@ from typing import Protocol
 import pyarrow as pa
 
 from penstock.answers.completeness import Completeness
-from penstock.answers.costs import Costs
+from penstock.answers.costs import Costs, Usage
 from penstock.answers.plan_cache import PlanCache
-from penstock.answers.usage import Usage
 from penstock.catalog.catalog import Catalog
 from penstock.catalog.model import QueryDefinition, Table
 from penstock.clock import Clock
