@@ -13,7 +13,6 @@ from penstock.answers.latest_readings import Latest
 from penstock.catalog.model import QueryDefinition
 from penstock.console.sensor_facts import TableFacts, table_facts
 from penstock.database.database import Database
-from penstock.database.status import status
 from penstock.errors import PenstockError
 from penstock.server.http.thread_pools import Pool
 
@@ -78,7 +77,7 @@ class StatusCache:
         tables = tuple(table_facts(database, self.latest, table) for table in database.sensor_tables())
         return ServerStatus(
             now_us=database.clock.now_us(),
-            status=status(database),
+            status=database.status(),
             cycles=database.costs.cycles(),
             tables=tables,
             alarms=tuple(self._alarms()),

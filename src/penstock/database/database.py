@@ -15,12 +15,9 @@ from prometheus_client.core import Metric
 
 from penstock.answers.completeness import Completeness
 from penstock.answers.costs import Costs, Usage
-from penstock.answers.plan_cache import PlanCache
-from penstock.answers.read_your_writes import ReadYourWrites
 from penstock.answers.subscription import Subscription
 from penstock.catalog.catalog import Catalog
 from penstock.catalog.entry import Entry
-from penstock.catalog.model import QueryDefinition, Table
 from penstock.clock import SECOND, Clock
 from penstock.clock_guard import GuardedClock, clock_status
 from penstock.cycle.commits import CommitRecord, read_newest_end
@@ -29,17 +26,15 @@ from penstock.cycle.lag import LAG_MAX
 from penstock.cycle.offset import Offset
 from penstock.damage import damage_of, forget_report
 from penstock.database.backup import BackupProgress, back_up
-from penstock.database.inputs import LINES, WAYS_IN
 from penstock.database.lost_definitions import reserve_lost
 from penstock.database.observer import Observer
+from penstock.database.parts import Parts
 from penstock.database.quarantine import Quarantine
 from penstock.database.sampler import Sampler
 from penstock.database.scrubber import Scrubber
-from penstock.database.shutdown import close_rooms
-from penstock.database.sink_answers import sink_runner
-from penstock.database.status import failures, status
+from penstock.database.status import LINES, WAYS_IN, failures, status
 from penstock.database.system_tables import SystemTables
-from penstock.errors import PenstockError, error, suggest
+from penstock.errors import PenstockError, error
 from penstock.logs import note_cycle
 from penstock.operators.aggregate.rollups.keeper import RollupKeeper
 from penstock.operators.aggregate.trees.on_demand import AggregatesOnDemand
@@ -51,15 +46,15 @@ from penstock.pipeline.engine import Engine
 from penstock.security.audit import Audit
 from penstock.security.users import Users
 from penstock.sensors.address_rules import rules_of
-from penstock.services import Service
 from penstock.settings import Settings
 from penstock.sql.plan import ResamplePlan, SparkPlan, TreePlan
 from penstock.sql.statement_parts import AsOf
-from penstock.statements import invoke
 from penstock.statements.descriptions import as_told, describe_queries, describe_query, describe_table
 from penstock.statements.execute import Executor
 from penstock.statements.permissions import the_caller
 from penstock.statements.running_statements import RunningStatements
+from penstock.statements.select import invoke, subscribe
+from penstock.statements.sinks import sink_runner
 from penstock.streams.ingest.discovery import Discovery
 from penstock.streams.ingest.ingest import Ingest
 from penstock.streams.ingest.input_counts import InputCounts
@@ -77,14 +72,12 @@ _log = logging.getLogger("penstock")
 PUSH_TIMEOUT_S = 60.0
 
 
-class Database(ReadYourWrites):
+class Database(Parts):
     """One data folder, open. Thread-safe; every method may block, and raises PenstockError for a user's mistake.
 
     `execute` and `register` refuse what `security.caller.current_caller` may not do, and write changes to `audit`.
     `execute` and `invoke` end when `cancellation.current_cancellation` says so.
     """
-
-    follower: Follower
 
     def __init__(
         self,
@@ -102,7 +95,7 @@ class Database(ReadYourWrites):
         self.users = Users(self.folder.root, settings.token, self.clock)
         self.audit = Audit(self.folder.root, self.clock)
         self.statements = RunningStatements(settings, self.clock)
-        self.backups: dict[str, BackupProgress] = {}  # those that are being written, by their target
+        self.backups = {}
         self._ready = False
         self._stopped = threading.Event()
 
@@ -161,6 +154,7 @@ class Database(ReadYourWrites):
             if "journal" not in self.damage.open_kinds():
                 self.rollups.sweep(grace_s=0)
             self.system = SystemTables(self)
+            self.system_table = self.system.table
             self.costs = Costs()
             self.usage = Usage(self.folder.root / "usage.json")
             self.completeness = Completeness(self.standing)
@@ -174,7 +168,6 @@ class Database(ReadYourWrites):
                 TreePlan.operator: self.on_demand.answer,
                 ResamplePlan.operator: partial(resampled_once, self.standing),
             }  # by operator, what answers a question that is asked once without Spark
-            self.known_questions = PlanCache()
             self.observer = Observer(
                 self.catalog,
                 self.ingest,
@@ -235,7 +228,7 @@ class Database(ReadYourWrites):
             return
         self._stopped.set()
         self._ready = False
-        close_rooms(self)
+        self.close_parts()
         if hasattr(self, "standing"):
             self.standing.feed.close()
         if hasattr(self, "usage"):
@@ -347,19 +340,13 @@ class Database(ReadYourWrites):
 
     # -- answers
 
-    def definition(self, name: str) -> QueryDefinition:
-        found = self.catalog.state.queries.get(name)
-        if found is None:
-            raise error("query_not_found", query=name, hint=suggest(name, self.catalog.state.queries))
-        return found
-
     def invoke(self, name: str, as_of: int | str | AsOf | None = None, limit: int | None = None) -> Result:
         """The answer of a standing query for its window as of the last cycle, an older one, or a past time."""
-        return invoke.invoke(self, name, as_of, limit)
+        return invoke(self, name, as_of, limit)
 
     def subscribe(self, name: str, from_cycle: int | None = None, changes: bool = False) -> Subscription:
         """Push of a query's results, from the current answer on or from a kept cycle on."""
-        return invoke.subscribe(self, name, from_cycle, changes)
+        return subscribe(self, name, from_cycle, changes)
 
     # -- about itself
 
@@ -384,20 +371,6 @@ class Database(ReadYourWrites):
 
     def table(self, name: str) -> dict[str, Any]:
         return describe_table(self.catalog_table(name))
-
-    def sensor_tables(self) -> list[Table]:
-        """Those with a stream, by name."""
-        return sorted((t for t in self.catalog.state.tables.values() if t.stream is not None), key=lambda t: t.name)
-
-    def catalog_table(self, name: str) -> Table:
-        found = self.catalog.state.tables.get(name)
-        if found is None:
-            raise error("table_not_found", table=name, hint=suggest(name, self.catalog.state.tables))
-        return found
-
-    def system_table(self, name: str) -> pa.Table:
-        """The rows of a table penstock.* as they are now."""
-        return self.system.table(name)
 
     def sensors(self, table: str) -> list[dict[str, Any]]:
         return self.system.sensors(self.catalog_table(table))
@@ -431,29 +404,8 @@ class Database(ReadYourWrites):
         """End a running statement that the caller may see."""
         self.statements.cancel(statement_id, the_caller(self.users))
 
-    def services(self) -> list[Service]:
-        """Everything that works in the background, in the order in which it depends on each other."""
-        parts = (
-            "clock",
-            "log",
-            "engine",
-            "follower",
-            "observer",
-            "sources",
-            "evaluator",
-            "sinks",
-            "sampler",
-            "housekeeper",
-            "scrubber",
-        )
-        found: list[Any] = [getattr(self, part, None) for part in parts]
-        return [service for part in found if hasattr(part, "services") for service in part.services()]
-
     def status(self) -> dict[str, Any]:
-        return status(self)
-
-    def uptime_s(self) -> float:
-        return time.monotonic() - self._began_s
+        return {"ready": self.health().ready, "uptime_s": round(time.monotonic() - self._began_s, 1), **status(self)}
 
     def backup(self, target: Path, link: bool = False) -> list[str]:
         """Copy the data folder while the server runs; another server can open the copy. Returns what was damaged before."""

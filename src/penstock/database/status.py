@@ -1,17 +1,21 @@
-"""/v1/status and the details of health: the whole server in numbers."""
+"""/v1/status and the details of health: the whole server in numbers, its inputs, and its damaged files."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
 import psutil
 
+from penstock.catalog.model import Table
 from penstock.clock import SECOND, format_timestamp
 from penstock.clock_guard import clock_status
-from penstock.database.damage import damage_rows
-from penstock.database.inputs import input_facts
+from penstock.damage import CONDITIONS_OF_DAMAGE, DamageReport, file_named
 from penstock.database.parts import Parts
+from penstock.streams.ingest.input_counts import InputCounts
+from penstock.streams.sources.table_sources import Sources
+from penstock.views.standing_queries import StandingQueries
 
 _RECENT_CYCLES = 60
 _OF_SINKS = ("state", "cycle", "lag", "waiting", "rows", "deliveries", "failed", "retries", "gaps")
@@ -30,8 +34,6 @@ def status(parts: Parts) -> dict[str, Any]:
     clock = clock_status(parts.clock)
     process = psutil.Process()
     return {
-        "ready": parts.health().ready,
-        "uptime_s": round(parts.uptime_s(), 1),
         "cycle": parts.standing.store.cycle,
         "now": format_timestamp(offset.now_us) if offset else None,
         "journal": parts.catalog.state.position,
@@ -84,3 +86,99 @@ def _resident(process: psutil.Process) -> int:
 
 def _is_open(damage: dict[str, Any]) -> bool:
     return not damage["healed"] and not damage["accepted"]
+
+
+# Ways in that the server is called by: of these two it counts everything, of lines what is refused as a whole.
+WAYS_IN = ("http", "websocket")
+LINES = "line protocol"
+_NAMES_SHOWN = 20
+_NUMBERS = ("messages", "bytes", "accepted", "duplicates", "refused", "ignored", "in_flight", "connects")
+# How a sensor looks whose table is read by a source in this state.
+_SENSOR_STATES = {"connected": "open", "connecting": "opening", "backing off": "backing off", "stopped": "closed"}
+
+
+def input_rows(ways_in: Mapping[str, InputCounts], sources: Sources) -> list[dict[str, Any]]:
+    """One record per way in; `reasons` and `ignored_names` as texts."""
+    return [
+        {
+            **facts,
+            "refused": sum(facts["refused"].values()),
+            "reasons": ", ".join(f"{condition} {count}" for condition, count in sorted(facts["refused"].items())),
+            "ignored_names": ", ".join(facts["ignored_names"][:_NAMES_SHOWN]),
+        }
+        for facts in _facts(ways_in, sources)
+    ]
+
+
+def input_facts(ways_in: Mapping[str, InputCounts], sources: Sources) -> dict[str, dict[str, Any]]:
+    """Numbers by name; `refused` by condition, `connected` as 0 or 1."""
+    return {
+        facts["name"]: {
+            **{name: facts[name] for name in _NUMBERS if name in facts},
+            "connected": int(facts["state"] in ("connected", "open")),
+        }
+        for facts in _facts(ways_in, sources)
+    }
+
+
+def sensor_state(sources: Sources, table: Table) -> str:
+    """The state of a sensor that the stream manager does not open."""
+    if table.stream is None or table.stream.connector is None:
+        return "pushed"
+    state = sources.state_of(table.id)
+    return "closed" if state is None else _SENSOR_STATES[state]
+
+
+def _facts(ways_in: Mapping[str, InputCounts], sources: Sources) -> list[dict[str, Any]]:
+    called = [
+        {
+            "name": way,
+            "kind": way,
+            "state": "open",
+            "last_error": counts.last_problem,
+            "ignored_names": counts.ignored_names(),
+            **counts.as_dict(),
+        }
+        for way, counts in ways_in.items()
+    ]
+    return [*called, *sources.facts()]
+
+
+def damage_rows(report: DamageReport, standing: StandingQueries) -> list[dict[str, Any]]:
+    """One row per damaged file, the oldest first."""
+    queries = failing_queries(report, standing)
+    rows = []
+    for row in report.rows():
+        names = sorted(queries.get(row.file, ()))
+        rows.append(
+            {
+                "file": row.file,
+                "kind": row.kind,
+                "detail": row.detail,
+                "since": row.since_us,
+                "healed": row.healed and not names,
+                "accepted": row.accepted,
+                "queries": ", ".join(names) or None,
+            }
+        )
+    return rows
+
+
+def failing_queries(report: DamageReport, standing: StandingQueries) -> dict[str, set[str]]:
+    """By damaged file: the standing queries that fail because of it. Files that are not known yet are noted."""
+    with standing.locked() as store:
+        known = store.state.queries_by_id
+        failed = [
+            (known[query_id].name, answer.error)
+            for query_id, answer in store.answers.items()
+            if answer.error is not None and answer.error_condition in CONDITIONS_OF_DAMAGE and query_id in known
+        ]
+    found: dict[str, set[str]] = {}
+    noted = {row.file for row in report.rows()}
+    for name, message in failed:
+        file = file_named(message)
+        found.setdefault(file, set()).add(name)
+        if file not in noted:
+            report.note(file, file.split("/", 1)[0], message)
+            noted.add(file)
+    return found

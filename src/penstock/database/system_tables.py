@@ -13,9 +13,8 @@ from penstock.catalog.model import Table
 from penstock.catalog.secrets import shown_address, shown_options
 from penstock.catalog.system_columns import SYSTEM_TABLES
 from penstock.clock import SECOND, format_timestamp
-from penstock.database.damage import damage_rows
-from penstock.database.inputs import input_rows, sensor_state
 from penstock.database.parts import Parts
+from penstock.database.status import damage_rows, input_rows, sensor_state
 from penstock.errors import PenstockError
 from penstock.operators.aggregate.rollups.notices import rollup_rows
 from penstock.security.caller import current_caller

@@ -7,10 +7,12 @@ from penstock.errors import PenstockError
 from penstock.security.users import Users
 from penstock.sql import user_statements as st
 from penstock.statements.replies import done, rows_of
+from penstock.statements.session import Session
 from penstock.views.results import Result
 
 
-def create_user(users: Users, statement: st.CreateUser) -> Result:
+def create_user(session: Session, statement: st.CreateUser) -> Result:
+    users = session.users
     notices: tuple[str, ...] = ()
     if not users.required:
         notices = ("from now on every client has to sign in or send a token",)
@@ -18,19 +20,19 @@ def create_user(users: Users, statement: st.CreateUser) -> Result:
     return done("CREATE USER", notices)
 
 
-def alter_user(users: Users, statement: st.AlterUser) -> Result:
-    users.alter_user(statement.name, statement.role, statement.password)
+def alter_user(session: Session, statement: st.AlterUser) -> Result:
+    session.users.alter_user(statement.name, statement.role, statement.password)
     return done("ALTER USER")
 
 
-def create_token(users: Users, statement: st.CreateToken) -> Result:
-    text = users.create_token(statement.name, statement.role, statement.owner, statement.expires_us)
+def create_token(session: Session, statement: st.CreateToken) -> Result:
+    text = session.users.create_token(statement.name, statement.role, statement.owner, statement.expires_us)
     shown = rows_of([{"name": statement.name, "token": text}], ("name", "token"))
     return Result(shown.table, notices=("this token is shown once; keep it where only its user can read it",))
 
 
-def drop_accounts(users: Users, statement: st.DropAccounts) -> Result:
-    drop = users.drop_user if statement.kind == "user" else users.drop_token
+def drop_accounts(session: Session, statement: st.DropAccounts) -> Result:
+    drop = session.users.drop_user if statement.kind == "user" else session.users.drop_token
     for name, at in zip(statement.names, statement.names_at, strict=True):
         try:
             drop(name, statement.if_exists)

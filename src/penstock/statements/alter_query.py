@@ -61,11 +61,6 @@ def describe_query(session: Session, statement: st.DescribeQuery) -> Result:
     return done("ALTER QUERY", (notice,) if notice is not None else ())
 
 
-def pause(session: Session, statement: st.PauseQuery) -> Result:
-    session.catalog.change_query(statement.name, paused=True)
-    return done("ALTER QUERY")
-
-
-def resume(session: Session, statement: st.ResumeQuery) -> Result:
-    session.catalog.change_query(statement.name, paused=False)
+def pause_or_resume(session: Session, statement: st.PauseQuery | st.ResumeQuery) -> Result:
+    session.catalog.change_query(statement.name, paused=isinstance(statement, st.PauseQuery))
     return done("ALTER QUERY")

@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
+from penstock.cache import Cache
 from penstock.cycle.definitions import loading
 from penstock.errors import PenstockError, error
 from penstock.security.caller import current_caller, require
 from penstock.sql import statements as st
 from penstock.sql import user_statements as us
 from penstock.sql.parse import parse_script
-from penstock.sql.plan import SparkPlan
+from penstock.sql.plan import SparkPlan, TreePlan
 from penstock.statements import (
     accounts,
     alter_query,
-    clock,
     create_query,
-    damage,
     definitions,
     explain,
-    rollups,
     select,
     show,
     sinks,
     static_rows,
+    system,
 )
 from penstock.statements.permissions import (
     action_of,
@@ -40,7 +41,32 @@ from penstock.views.results import Result
 
 # These are never kept waiting: with them a user finds out what holds the others up, and ends it.
 PROMPT = (st.Show, st.CancelStatement)
+PLANS_KEPT = 256
+PLAN_TEXT_MAX = 10_000
 Params = Sequence[Any] | Mapping[str, Any] | None
+
+
+class PlanCache:
+    """Plans by SQL text, for questions that aggregate trees answer: parsing and planning take longer than the answer.
+
+    A plan holds for as long as no definition changes. Other questions wait for Spark anyway. Any thread may ask.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._plans: Cache[str, tuple[int, SparkPlan]] = Cache(most=PLANS_KEPT)
+
+    def find(self, sql: str, position: int) -> SparkPlan | None:
+        """The plan of a text as of a journal position."""
+        with self._lock:
+            known = self._plans.get(sql)
+        return known[1] if known is not None and known[0] == position else None
+
+    def keep(self, sql: str, position: int, plan: SparkPlan) -> None:
+        if plan.operator != TreePlan.operator or len(sql) > PLAN_TEXT_MAX:
+            return
+        with self._lock:
+            self._plans.put(sql, (position, plan))
 
 
 class Executor:
@@ -48,6 +74,7 @@ class Executor:
 
     def __init__(self, session: Session) -> None:
         self._session = session
+        self._plans = PlanCache()
 
     def execute(self, sql: str, params: Params = None, owner: str | None = None) -> Result:
         """Run one or more statements; the last one's result. `owner` is the owner of new queries that name none."""
@@ -55,7 +82,7 @@ class Executor:
             return self._execute(sql, params, owner)
 
     def _execute(self, sql: str, params: Params, owner: str | None) -> Result:
-        known = None if params else self._session.known_questions.find(sql, self._session.catalog.state.position)
+        known = None if params else self._plans.find(sql, self._session.catalog.state.position)
         if known is not None:
             self._session.statements.next_step(sql)
             with self._session.statements.light_turn():
@@ -74,10 +101,11 @@ class Executor:
                 if isinstance(step, st.SetOnError):
                     on_error, result = step.choice, done("SET")
                 elif isinstance(step, PROMPT):
-                    result = self.run(step)
+                    result = self._run(step)
                 else:
                     with self._session.statements.light_turn():
-                        result = self._run_step(step, on_error, owner, sql if len(steps) == 1 and not params else None)
+                        keep = partial(self._plans.keep, sql) if len(steps) == 1 and not params else None
+                        result = self._run_step(step, on_error, owner, keep)
             except PenstockError as failure:
                 self._session.damage.note_failure(failure)
                 self._note(step, failure.condition)
@@ -92,15 +120,15 @@ class Executor:
         step: st.Statement | list[create_query.Registering],
         on_error: st.OnError,
         owner: str | None,
-        alone: str | None,
+        keep: Callable[[int, SparkPlan], None] | None,
     ) -> Result:
         if isinstance(step, list):
             return create_query.create_queries(self._session, step, on_error, owner)
         if isinstance(step, st.CreateSink):
             return sinks.create_sink(self._session, step, owner)
         if isinstance(step, st.Select):
-            return select.select(self._session, step, alone)
-        return self.run(step)
+            return select.select(self._session, step, keep)
+        return self._run(step)
 
     def _note(self, step: st.Statement | list[create_query.Registering], outcome: str) -> None:
         """One line of the audit per change, done or refused."""
@@ -135,66 +163,44 @@ class Executor:
             self._session.audit.note("CREATE QUERY", names, outcome)
         return done
 
-    def run(self, statement: st.Statement) -> Result:
-        session = self._session
-        match statement:
-            case st.Select():
-                return select.select(session, statement)
-            case st.CreateStreamType():
-                return definitions.create_stream_type(session.catalog, statement)
-            case st.CreateTable():
-                return definitions.create_table(session.catalog, statement)
-            case st.CreateFunction():
-                return definitions.create_function(session.catalog, statement)
-            case st.CreateRollup():
-                return rollups.create_rollup(session, statement)
-            case st.AddColumn():
-                return definitions.add_column(session.catalog, statement)
-            case st.Drop():
-                return definitions.drop(session.catalog, statement)
-            case st.Insert():
-                return static_rows.insert(session, statement)
-            case st.Update():
-                return static_rows.update(session, statement)
-            case st.Delete():
-                return static_rows.delete(session, statement)
-            case st.AlterQuery():
-                return alter_query.alter_query(session, statement)
-            case st.DescribeQuery():
-                return alter_query.describe_query(session, statement)
-            case st.PauseQuery():
-                return alter_query.pause(session, statement)
-            case st.ResumeQuery():
-                return alter_query.resume(session, statement)
-            case us.CreateUser():
-                return accounts.create_user(session.users, statement)
-            case us.AlterUser():
-                return accounts.alter_user(session.users, statement)
-            case us.CreateToken():
-                return accounts.create_token(session.users, statement)
-            case us.DropAccounts():
-                return accounts.drop_accounts(session.users, statement)
-            case st.AlterSink():
-                return sinks.alter_sink(session, statement)
-            case st.Subscribe():
-                return select.refuse_subscribe(session, statement)
-            case st.CancelStatement():
-                session.statements.cancel(statement.id, the_caller(session.users))
-                return done("CANCEL STATEMENT")
-            case st.Show():
-                return show.show(session, statement)
-            case st.Describe():
-                return show.describe(session, statement)
-            case st.Explain():
-                return explain.explain(session, statement)
-            case st.AcceptClock():
-                return clock.accept_clock(session.clock)
-            case st.AcceptDamage():
-                return damage.accept_damage(session.damage)
-            case st.Transaction():
-                return done(statement.kind)
-            case _:
-                raise error("not_supported", feature=type(statement).__name__)
+    def _run(self, statement: st.Statement) -> Result:
+        if isinstance(statement, st.Transaction):
+            return done(statement.kind)
+        if isinstance(statement, st.CancelStatement):
+            self._session.statements.cancel(statement.id, the_caller(self._session.users))
+            return done("CANCEL STATEMENT")
+        if type(statement) not in _FUNCTIONS:
+            raise error("not_supported", feature=type(statement).__name__)
+        return _FUNCTIONS[type(statement)](self._session, statement)
+
+
+# What runs a statement, by its kind; those that need more than the session and the statement are not listed.
+_FUNCTIONS: dict[type[st.Statement], Callable[[Session, Any], Result]] = {
+    st.CreateStreamType: definitions.create_stream_type,
+    st.CreateTable: definitions.create_table,
+    st.CreateFunction: definitions.create_function,
+    st.CreateRollup: definitions.create_rollup,
+    st.AddColumn: definitions.add_column,
+    st.Drop: definitions.drop,
+    st.Insert: static_rows.insert,
+    st.Update: static_rows.update,
+    st.Delete: static_rows.delete,
+    st.AlterQuery: alter_query.alter_query,
+    st.DescribeQuery: alter_query.describe_query,
+    st.PauseQuery: alter_query.pause_or_resume,
+    st.ResumeQuery: alter_query.pause_or_resume,
+    us.CreateUser: accounts.create_user,
+    us.AlterUser: accounts.alter_user,
+    us.CreateToken: accounts.create_token,
+    us.DropAccounts: accounts.drop_accounts,
+    st.AlterSink: sinks.alter_sink,
+    st.Subscribe: select.refuse_subscribe,
+    st.Show: show.show,
+    st.Describe: show.describe,
+    st.Explain: explain.explain,
+    st.AcceptClock: system.accept_clock,
+    st.AcceptDamage: system.accept_damage,
+}
 
 
 def _user() -> str | None:

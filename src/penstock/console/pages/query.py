@@ -21,8 +21,7 @@ from penstock.console.widgets.parts import Tile, card, chip, code, empty, facts_
 from penstock.console.widgets.plan_drawing import draw
 from penstock.console.widgets.result_chart import POINTS_MAX
 from penstock.database.database import Database
-from penstock.database.flows import Flows
-from penstock.database.plan_graph import Passing, PlanGraph, plan_graph
+from penstock.database.plan_graph import Flows, Passing, PlanGraph, plan_graph
 from penstock.database.query_changes import changes_of_query
 from penstock.errors import PenstockError
 from penstock.server.routes.queries import quoted

@@ -19,7 +19,7 @@ from penstock.console.widgets.data_table import column, counted, listing, said, 
 from penstock.console.widgets.parts import Tile, card, empty, facts_html
 from penstock.database.database import Database
 from penstock.database.footprint import LogSize, Process, Processes, log_sizes
-from penstock.database.inputs import input_rows
+from penstock.database.status import input_rows
 
 CYCLES_SHOWN = 300
 _LOG = [
