@@ -10,8 +10,7 @@ import pytest
 
 from penstock.cycle.commit_files import read_record
 from penstock.errors import PenstockError
-from penstock.sinks.backlog import Backlog
-from penstock.sinks.result_reader import Reader
+from penstock.sinks.result_reader import Backlog, Reader
 from penstock.statements.sinks import SinkQueries
 from penstock.views.intervals import Intervals
 from tests.support.pipe import BEGAN_US, Pipe

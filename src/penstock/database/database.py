@@ -47,6 +47,7 @@ from penstock.security.audit import Audit
 from penstock.security.users import Users
 from penstock.sensors.address_rules import rules_of
 from penstock.settings import Settings
+from penstock.sinks.runner import SinkRunner
 from penstock.sql.plan import ResamplePlan, SparkPlan, TreePlan
 from penstock.sql.statement_parts import AsOf
 from penstock.statements.descriptions import as_told, describe_queries, describe_query, describe_table
@@ -54,7 +55,7 @@ from penstock.statements.execute import Executor
 from penstock.statements.permissions import the_caller
 from penstock.statements.running_statements import RunningStatements
 from penstock.statements.select import invoke, subscribe
-from penstock.statements.sinks import sink_runner
+from penstock.statements.sinks import SinkQueries
 from penstock.streams.ingest.discovery import Discovery
 from penstock.streams.ingest.ingest import Ingest
 from penstock.streams.ingest.input_counts import InputCounts
@@ -176,7 +177,7 @@ class Database(Parts):
                 lambda: self.standing.finished,
                 self.address_rules,
             )
-            self.sinks = sink_runner(self)
+            self.sinks = SinkRunner(SinkQueries(self), self.folder, self.settings, self.clock, self.address_rules)
             self.executor = Executor(self)
             progress("starting Spark")
             before = self.standing.store.cycle

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from penstock.damage import free_name
 from penstock.disk_sync import sync_folder
 from penstock.sensors.options import duration, one_of
-from penstock.sinks.base import Kind, Option, Place, SinkBatch
+from penstock.sinks.base import Kind, Option, Outlet, Place, SinkBatch
 from penstock.sinks.options import CHANGES, size
 from penstock.streams.log.atomic_file import make_folder, store, sweep
 
@@ -39,7 +39,7 @@ class _Frame:
     table: pa.Table
 
 
-class Files:
+class Files(Outlet):
     """One folder's files. What a killed server left half-appended is cut off when it is opened.
 
     Each frame of the open file has its length and a checksum. A damaged one, and what follows it, is kept beside the open file and

@@ -22,7 +22,7 @@ from penstock.errors import error
 from penstock.json_rows import row_objects
 from penstock.sensors.mqtt_connection import ACCESS, BrokerUrl, CheckedClient, parse_url
 from penstock.sensors.options import flag, one_of
-from penstock.sinks.base import Kind, Option, Place, SinkBatch, delivery_failed
+from penstock.sinks.base import Kind, Option, Outlet, Place, SinkBatch, delivery_failed
 from penstock.sinks.options import CHANGES, TIMEOUT, require_columns, required_text
 from penstock.types import Field
 
@@ -32,7 +32,7 @@ IN_FLIGHT = 1000
 _LOOK_S = 0.2
 
 
-class Mqtt:
+class Mqtt(Outlet):
     """One connection to a broker. Connected when it is first needed; given up at the first trouble."""
 
     def __init__(self, place: Place, options: Mapping[str, Any]) -> None:
@@ -71,9 +71,6 @@ class Mqtt:
     def _on_disconnect(self, client: Any, data: Any, flags: Any, reason: ReasonCode, properties: Any) -> None:
         self._troubles.append(f"the broker is gone: {reason}")
         self._answered.set()
-
-    def position(self) -> int | None:
-        return None
 
     def deliver(self, batch: SinkBatch) -> None:
         rows = row_objects(batch.table)

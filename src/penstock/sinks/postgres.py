@@ -18,7 +18,7 @@ from penstock.catalog.secrets import shown_address
 from penstock.json_rows import json_value, unique_names
 from penstock.sensors.options import flag
 from penstock.sensors.targets import Targets
-from penstock.sinks.base import Kind, Option, Place, SinkBatch, delivery_failed
+from penstock.sinks.base import Kind, Option, Outlet, Place, SinkBatch, delivery_failed
 from penstock.sinks.options import TIMEOUT, address, names, require_columns, required_text
 from penstock.types import Field
 
@@ -35,7 +35,7 @@ _WRITE_POSITION = sql.SQL(
 ).format(sql.Identifier(POSITIONS))
 
 
-class Postgres:
+class Postgres(Outlet):
     """One connection. Each batch is a transaction."""
 
     def __init__(self, place: Place, options: Mapping[str, Any]) -> None:
@@ -114,9 +114,6 @@ class Postgres:
         rows = zip(*(_values(column) for column in table.columns), strict=True)
         with self._connection.cursor() as cursor:
             cursor.executemany(insert, rows)
-
-    def tick(self) -> None:
-        pass
 
     def close(self) -> None:
         self._connection.close()

@@ -20,7 +20,7 @@ from penstock.catalog.secrets import shown_address
 from penstock.clock import SECOND, format_timestamp
 from penstock.json_rows import row_objects
 from penstock.sensors.targets import Targets
-from penstock.sinks.base import Kind, Option, Place, SinkBatch, delivery_failed
+from penstock.sinks.base import Kind, Option, Outlet, Place, SinkBatch, delivery_failed
 from penstock.sinks.options import BATCH_ROWS, CHANGES, TIMEOUT, address
 
 SIGNATURE = "Penstock-Signature"
@@ -48,7 +48,7 @@ class CheckedBackend(httpcore.SyncBackend):
         raise AssertionError("a target that is allowed has an address")
 
 
-class Webhook:
+class Webhook(Outlet):
     """POSTs to one address over one kept connection."""
 
     def __init__(self, place: Place, options: Mapping[str, Any]) -> None:
@@ -65,9 +65,6 @@ class Webhook:
         self._client = httpx.Client(
             timeout=options["timeout"], follow_redirects=False, trust_env=False, transport=transport
         )
-
-    def position(self) -> int | None:
-        return None
 
     def deliver(self, batch: SinkBatch) -> None:
         for number, body in self._parts(batch):
@@ -122,9 +119,6 @@ class Webhook:
             if len(said) > _READ_BYTES or time.monotonic() > until:
                 break
         return said
-
-    def tick(self) -> None:
-        pass
 
     def close(self) -> None:
         self._client.close()

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from penstock.answers.subscription import Subscription
 from penstock.errors import PenstockError, error, suggest
-from penstock.sinks.base import Place
-from penstock.sinks.follower import DeliveryLimits
 from penstock.sinks.registry import check_sink
-from penstock.sinks.runner import SinkRunner
 from penstock.sql import statements as st
 from penstock.sql.plan import plan_from_json
 from penstock.statements.replies import done
@@ -70,16 +67,3 @@ class SinkQueries:
     def last_cycle(self) -> int:
         last = self._session.standing.feed.last()
         return last.cycle if last is not None else 0
-
-
-def sink_runner(session: Session) -> SinkRunner:
-    """The sinks of a database, not started yet."""
-    folder, settings = session.folder, session.settings
-    files = folder.outbox if not settings.sink_files else folder.root / settings.sink_files
-    folder_id = folder.read_id()
-    return SinkRunner(
-        SinkQueries(session),
-        folder.sinks,
-        lambda sink: Place(sink, folder_id, files, session.clock, session.address_rules),
-        DeliveryLimits(max(2, settings.cycles_keep), settings.sink_backlog_mb << 20),
-    )
