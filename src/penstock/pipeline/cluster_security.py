@@ -17,17 +17,13 @@ from penstock.settings import Settings
 
 SECRET_LEAST_CHARS = 32
 _SECRET_MOST_BYTES = 4096
+# Masters with which nothing of Spark runs on another machine.
 _OWN = re.compile(r"local(\[[^\]]*\])?|local-cluster\[[^\]]*\]")
-
-
-def is_own_machine(master: str) -> bool:
-    """Whether nothing of Spark runs on another machine."""
-    return _OWN.fullmatch(master.strip()) is not None
 
 
 def security_settings(settings: Settings) -> dict[str, str]:
     """Spark's security settings for a master. Raises invalid_option where another machine needs a secret and there is none."""
-    if is_own_machine(settings.spark_master):
+    if _OWN.fullmatch(settings.spark_master.strip()):
         signed = {"spark.authenticate": "true"}  # with executors in the JVM itself, Spark makes the secret
         if settings.spark_master.strip().startswith("local-cluster"):
             signed["spark.authenticate.secret"] = secrets.token_hex(32)

@@ -28,10 +28,10 @@ from penstock.cycle.folder import DataFolder
 from penstock.cycle.lag import LAG_MAX
 from penstock.cycle.offset import Offset, offset_from_json
 from penstock.errors import error
-from penstock.pipeline.history_jobs import run_tasks
 from penstock.pipeline.jobs import CYCLE_POOL, cycle_workers, history_workers, in_pool, warm_workers
 from penstock.pipeline.session import start_session
 from penstock.pipeline.source import HistorySource, PenstockSource
+from penstock.pipeline.spark_sql import run_tasks
 from penstock.services import Service
 from penstock.settings import Settings
 

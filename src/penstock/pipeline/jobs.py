@@ -17,7 +17,8 @@ import logging
 import os
 import re
 import threading
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +26,12 @@ import pyarrow as pa
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
+from pyspark.sql.functions import ArrowUDFType, arrow_udf  # type: ignore[attr-defined]
 
 from penstock.cancellation import Cancellation, current_cancellation
-from penstock.errors import error
+from penstock.errors import PenstockError, error
 from penstock.settings import Settings
+from penstock.types import Type
 
 LOOK_S = 0.5
 TASKS_MAX = 1_000
@@ -93,7 +96,7 @@ SHUFFLE_PARTITIONS = 4
 _WORKERS = "PENSTOCK_WORKERS"
 _environment_lock = threading.Lock()
 # What a call raises when Spark's JVM is not there any more.
-_LOST = (Py4JNetworkError, ConnectionError, EOFError)
+LOST = (Py4JNetworkError, ConnectionError, EOFError)
 _ALLOCATIONS = """<?xml version="1.0"?>
 <allocations>
   <pool name="cycle"><schedulingMode>FIFO</schedulingMode><weight>10</weight><minShare>{cores}</minShare></pool>
@@ -163,6 +166,14 @@ def history_workers(spark: SparkSession) -> Iterator[None]:
             del environment[_WORKERS]
 
 
+def register_function(spark: SparkSession, name: str, call: Callable[..., pa.Array], type_: Type) -> None:
+    """Add a function over Arrow columns to the session, for workers of statements."""
+    with warnings.catch_warnings(), history_workers(spark):
+        # Spark would rather read the kind of function from type hints; a function of any number of columns has none.
+        warnings.simplefilter("ignore")
+        spark.udf.register(name, arrow_udf(call, type_.to_spark(), ArrowUDFType.SCALAR))
+
+
 @contextlib.contextmanager
 def in_pool(spark: SparkSession, pool: str) -> Iterator[None]:
     """Jobs of this thread, and of queries that it starts, belong to a pool."""
@@ -184,8 +195,8 @@ def statement_jobs(spark: SparkSession) -> Iterator[None]:
     context = spark.sparkContext
     try:
         context.setJobGroup(cancellation.id, "statement", interruptOnCancel=True)
-    except _LOST as lost:
-        raise error("not_ready", detail="Spark is being restarted", hint="ask again in a moment") from lost
+    except LOST as lost:
+        raise restarting() from lost
     ended = threading.Event()
     forget = cancellation.on_stop(ended.set)
     name = f"penstock-{cancellation.id}"
@@ -203,6 +214,11 @@ def statement_jobs(spark: SparkSession) -> Iterator[None]:
         forget()
         ended.set()
         _clear(context, "spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")
+
+
+def restarting() -> PenstockError:
+    """What a statement ends with when its JVM is lost."""
+    return error("not_ready", detail="Spark is being restarted", hint="ask again in a moment")
 
 
 def _watch(context: SparkContext, cancellation: Cancellation, ended: threading.Event) -> None:
@@ -226,13 +242,13 @@ def _watch(context: SparkContext, cancellation: Cancellation, ended: threading.E
 
 def _cancel_jobs(context: SparkContext, group: str) -> None:
     """End the jobs of a group, also those to come: a statement may be cancelled while Spark plans it."""
-    with contextlib.suppress(*_LOST, Py4JError):  # without its JVM there is nothing to end
+    with contextlib.suppress(*LOST, Py4JError):  # without its JVM there is nothing to end
         context._jsc.sc().cancelJobGroupAndFutureJobs(group)
 
 
 def _clear(context: SparkContext, *properties: str) -> None:
     """This thread works for others next."""
-    with contextlib.suppress(*_LOST):
+    with contextlib.suppress(*LOST):
         for name in properties:
             context.setLocalProperty(name, None)  # type: ignore[arg-type]  # which Spark takes for "none"
 

@@ -17,8 +17,7 @@ from py4j.java_gateway import JavaObject
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import ensure_callback_server_started, launch_gateway
 
-from penstock.pipeline.archive import train_archive, use_archive
-from penstock.pipeline.java import find_java, spark_home
+from penstock.pipeline.java import find_java, spark_home, train_archive, use_archive
 from penstock.settings import Settings
 
 KEPT = frozenset(
@@ -66,7 +65,7 @@ _QUIET_LOG = Path(__file__).parent / "log4j2.properties"
 def java_settings(settings: Settings, train: Path | None = None) -> dict[str, str]:
     """The JVM's settings at its start; sets the environment that it and its workers inherit.
 
-    With `train` it writes a class archive there when it ends (see `archive`).
+    With `train` it writes a class archive there when it ends (see `java`).
     """
     java_home = find_java()
     os.environ["JAVA_HOME"] = str(java_home)

@@ -41,7 +41,7 @@ class PenstockSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         if "files" in self.options:
-            from penstock.pipeline.input_files import InputFilesReader
+            from penstock.pipeline.history import InputFilesReader
 
             return InputFilesReader(dict(self.options))
         from penstock.pipeline.history import HistoryReader

@@ -31,7 +31,7 @@ from penstock.operators.sparksql.join_rows import (
 from penstock.operators.sparksql.moments import moment_of
 from penstock.operators.sparksql.query_inputs import QueryInputs, inputs_of
 from penstock.operators.sparksql.replan import with_text
-from penstock.pipeline.input_files import InputFiles
+from penstock.pipeline.history import InputFiles
 from penstock.pipeline.spark_sql import Moment, SparkRunner
 from penstock.services import Service
 from penstock.settings import Settings

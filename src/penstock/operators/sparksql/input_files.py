@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from penstock.errors import error
 from penstock.operators.base.answer import Ids
-from penstock.pipeline.input_files import write_handed
+from penstock.pipeline.history import write_handed
 
 # Up to so many rows go from the server's memory to Spark's; more are written to files.
 IN_MEMORY_ROWS = 200_000

@@ -17,7 +17,7 @@ from penstock.operators.base.answer import Ids
 from penstock.operators.join.answer import JoinAt, join_schema
 from penstock.operators.join.answer_at import own_join, read_join
 from penstock.operators.sparksql.input_files import IN_MEMORY_ROWS, Piece, hand_over
-from penstock.pipeline.input_files import InputFiles
+from penstock.pipeline.history import InputFiles
 from penstock.pipeline.spark_sql import Moment
 from penstock.sql.binding.join_streams import read_outputs
 from penstock.sql.plan import AggregatePlan, JoinPlan, SparkPlan, plan_from_json
