@@ -17,7 +17,7 @@ from penstock.console.widgets.plan_drawing import draw
 from penstock.console.widgets.result_chart import Axes, chart_of, guess
 from penstock.database.footprint import Processes, log_sizes
 from penstock.database.plan_graph import plan_graph
-from penstock.database.query_changes import changes_of_query
+from penstock.statements.descriptions import changes_of_query
 from tests.support.pipe import Pipe
 
 PLANT = """

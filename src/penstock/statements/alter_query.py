@@ -9,8 +9,7 @@ from penstock.sql import statements as st
 from penstock.sql.parse import parse_select
 from penstock.sql.plan import Plan, QueryAggregatePlan, plan_from_json, stream_uses
 from penstock.sql.window_change import retargeted
-from penstock.statements.create_query import check_window, stored
-from penstock.statements.notices import notices_of, strategy_unheeded
+from penstock.statements.create_query import check_window, notices_of, stored, strategy_unheeded
 from penstock.statements.replies import done
 from penstock.statements.select import plan_of
 from penstock.statements.session import Session

@@ -1,37 +1,45 @@
-"""CREATE QUERY: registers one query, or many with one sync; of many, either all or those without an error."""
+"""CREATE QUERY: registers one query, or many with one sync; of many, either all or those without an error.
+
+Queries of one call may read each other: each is planned as if those before it stood already (`RegistrationBatch`). Notices are
+about queries that are created or changed without an error.
+"""
 
 from __future__ import annotations
 
 import gc
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any
 
 import orjson
 from sqlglot import exp
 
 from penstock.cancellation import check_cancelled
-from penstock.catalog.model import QueryDefinition
+from penstock.catalog.model import QueryDefinition, Table
 from penstock.catalog.query_definitions import NewQuery
 from penstock.catalog.state import CatalogState
 from penstock.cycle.definitions import loading
 from penstock.errors import PenstockError, error
-from penstock.expr.windows import RowsWindow
+from penstock.expr.windows import FOREVER, RowsWindow, TimeWindow, Window
+from penstock.operators.aggregate.rollups.rollup_choice import find_match
+from penstock.operators.base.view import unheeded
 from penstock.operators.join.buffer_budget import check_join_fits
 from penstock.operators.sparksql.moments import all_streams, now_of_plan
 from penstock.settings import Settings
 from penstock.sql import statements as st
 from penstock.sql.parse import parse_select
-from penstock.sql.plan import Plan, all_windows, evaluated_by_spark, plan_to_json
+from penstock.sql.plan import Plan, all_windows, evaluated_by_spark, looks_of, plan_to_json
 from penstock.sql.planning.aggregate.latch import registered
 from penstock.sql.planning.planner import reads_of
 from penstock.sql.query_options import query_facts
 from penstock.sql.scope import fold
-from penstock.statements.notices import notices_of
 from penstock.statements.replies import done
 from penstock.statements.select import plan_of
 from penstock.statements.session import Session
+from penstock.types import format_duration
 from penstock.views.results import Result
+from penstock.views.standing_queries import StandingQueries
 
 Registering = st.CreateQuery | st.BadQuery
 _SHOWN_REFUSALS = 5
@@ -59,17 +67,11 @@ class Outcome:
 
 def runs(statements: Sequence[st.Statement]) -> Iterator[st.Statement | list[Registering]]:
     """A script's statements, with those that register queries one after another gathered into one."""
-    run: list[Registering] = []
-    for statement in statements:
-        if isinstance(statement, st.CreateQuery | st.BadQuery):
-            run.append(statement)
-            continue
-        if run:
-            yield run
-            run = []
-        yield statement
-    if run:
-        yield run
+    for registers, run in groupby(statements, lambda statement: isinstance(statement, Registering)):
+        if registers:
+            yield [statement for statement in run if isinstance(statement, Registering)]
+        else:
+            yield from run
 
 
 def create_queries(
@@ -148,9 +150,8 @@ def _plan_all(
     became: list[Outcome] = []
     for index, query in enumerate(wanted):
         if index % _COLLECT_EVERY == _COLLECT_EVERY - 1:
-            gc.collect(
-                0
-            )  # trees of SQL have many reference cycles; the garbage collector does not search for them meanwhile
+            # Trees of SQL have many reference cycles; the garbage collector does not search for them meanwhile.
+            gc.collect(0)
         reads: set[str] = set()
         try:
             if isinstance(query.asks, PenstockError):
@@ -196,12 +197,9 @@ def _check_room(session: Session, coming: int) -> None:
 
 
 def _plan(session: Session, name: str, select: st.Select, state: CatalogState) -> Plan:
-    if name in state.queries:
-        raise error("already_exists", kind="query", name=name)
-    if name in state.tables:
-        raise error("already_exists", kind="table", name=name)
-    if name in state.rollups:
-        raise error("already_exists", kind="rollup", name=name)
+    for kind, names in (("query", state.queries), ("table", state.tables), ("rollup", state.rollups)):
+        if name in names:
+            raise error("already_exists", kind=kind, name=name)
     plan = plan_of(session, select, standing=True, state=state)
     check_window(session.settings, plan)
     return plan
@@ -220,9 +218,8 @@ def _new_query(
         session.wait_for_own_writes()
         with session.statements.heavy_turn():
             session.evaluator.admit(plan.spark, coming)
-    join = plan.window_join
-    if join is not None:
-        check_join_fits(join, session.folder.log, session.settings)
+    if plan.window_join is not None:
+        check_join_fits(plan.window_join, session.folder.log, session.settings)
     start_us = _start_of(session, plan, state)
     plan = registered(plan, f"{query.name}@{state.position}", start_us)
     return NewQuery(query.name, select.sql, stored(plan), tables, queries, functions, start_us, **query.facts)
@@ -310,3 +307,49 @@ class RegistrationBatch:
 
 def _is_about(failure: PenstockError, name: str) -> bool:
     return failure.condition == "table_not_found" and str(failure) == str(error("table_not_found", table=name))
+
+
+def notices_of(
+    standing: StandingQueries, name: str, plan: Plan, strategy: str | None, state: CatalogState
+) -> tuple[str, ...]:
+    """All notices about a query."""
+    found = (beyond_retention(standing, name, plan, state), strategy_unheeded(name, plan, strategy))
+    return tuple(notice for notice in found if notice is not None)
+
+
+def strategy_unheeded(name: str, plan: Plan, strategy: str | None) -> str | None:
+    """The notice that a requested strategy does not apply to such a query; None where it does."""
+    reason = unheeded(plan, strategy)
+    return None if reason is None else f'strategy "{strategy}" changes nothing for query "{name}": {reason}'
+
+
+def beyond_retention(standing: StandingQueries, name: str, plan: Plan, state: CatalogState) -> str | None:
+    """The notice for a query with a window that begins before its table's retention; None for other queries."""
+    asked = plan.aggregation
+    if asked is not None and (asked.latch is not None or find_match(asked, state) is not None):
+        return None  # its state outlives the readings, or a rollup has them
+    for table, window in _looks(plan, state):
+        keep_us = table.options.retention_us
+        back_us = _reaches_back(standing, table, window)
+        if keep_us is not None and back_us is not None and back_us > keep_us:
+            kept = f'table "{table.name}" keeps readings for {format_duration(keep_us)}'
+            return f'query "{name}" asks for more than there will be: {kept}; its answers say complete_from'
+    return None
+
+
+def _looks(plan: Plan, state: CatalogState) -> Iterator[tuple[Table, Window]]:
+    yield from ((state.tables_by_id[use.table_id], use.window) for use in looks_of(plan))
+    for relation in plan.relations:
+        if relation.kind == "stream" and relation.window is not None:
+            yield state.tables[relation.table], relation.window
+
+
+def _reaches_back(standing: StandingQueries, table: Table, window: Window) -> int | None:
+    """How long before the table's NOW a window begins; None where that is not known or not bounded."""
+    if not isinstance(window, TimeWindow) or abs(window.begin.offset_us) >= FOREVER:
+        return None
+    if window.begin.anchor != "constant":
+        return -window.begin.offset_us
+    with standing.locked() as store:
+        now_us = store.now_of(table, None) if table.id in store.state.tables_by_id else None
+    return now_us - window.begin.offset_us if now_us is not None else None

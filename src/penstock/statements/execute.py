@@ -16,7 +16,7 @@ from penstock.sql import user_statements as us
 from penstock.sql.parse import parse_script
 from penstock.sql.plan import SparkPlan, TreePlan
 from penstock.statements import (
-    accounts,
+    admin,
     alter_query,
     create_query,
     definitions,
@@ -25,7 +25,6 @@ from penstock.statements import (
     show,
     sinks,
     static_rows,
-    system,
 )
 from penstock.statements.permissions import (
     action_of,
@@ -189,17 +188,17 @@ _FUNCTIONS: dict[type[st.Statement], Callable[[Session, Any], Result]] = {
     st.DescribeQuery: alter_query.describe_query,
     st.PauseQuery: alter_query.pause_or_resume,
     st.ResumeQuery: alter_query.pause_or_resume,
-    us.CreateUser: accounts.create_user,
-    us.AlterUser: accounts.alter_user,
-    us.CreateToken: accounts.create_token,
-    us.DropAccounts: accounts.drop_accounts,
+    us.CreateUser: admin.create_user,
+    us.AlterUser: admin.alter_user,
+    us.CreateToken: admin.create_token,
+    us.DropAccounts: admin.drop_accounts,
     st.AlterSink: sinks.alter_sink,
     st.Subscribe: select.refuse_subscribe,
     st.Show: show.show,
     st.Describe: show.describe,
     st.Explain: explain.explain,
-    st.AcceptClock: system.accept_clock,
-    st.AcceptDamage: system.accept_damage,
+    st.AcceptClock: admin.accept_clock,
+    st.AcceptDamage: admin.accept_damage,
 }
 
 

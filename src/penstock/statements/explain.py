@@ -66,7 +66,7 @@ def explain(session: Session, statement: st.Explain) -> Result:
 
 
 def _shown(lines: list[str]) -> Result:
-    return rows_of([{"plan": line} for line in lines], ("plan",))
+    return rows_of(("plan",), [(line,) for line in lines])
 
 
 def _stored(definition: QueryDefinition, state: CatalogState) -> Plan:

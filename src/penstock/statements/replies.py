@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Any
 
 import pyarrow as pa
 
@@ -15,8 +14,9 @@ def done(tag: str, notices: tuple[str, ...] = ()) -> Result:
     return Result(pa.table({}), done=tag, notices=notices)
 
 
-def rows_of(rows: list[dict[str, Any]], columns: tuple[str, ...]) -> Result:
-    return Result(pa.table({c: pa.array([r.get(c) for r in rows], pa.string()) for c in columns}))
+def rows_of(columns: tuple[str, ...], rows: Iterable[tuple[str | None, ...]]) -> Result:
+    kept = list(rows)
+    return Result(pa.table({c: pa.array([row[i] for row in kept], pa.string()) for i, c in enumerate(columns)}))
 
 
 def matching(pattern: str, names: Iterable[str]) -> list[str]:

@@ -22,11 +22,10 @@ from penstock.console.widgets.plan_drawing import draw
 from penstock.console.widgets.result_chart import POINTS_MAX
 from penstock.database.database import Database
 from penstock.database.plan_graph import Flows, Passing, PlanGraph, plan_graph
-from penstock.database.query_changes import changes_of_query
 from penstock.errors import PenstockError
 from penstock.server.routes.queries import quoted
 from penstock.sql.plan import plan_from_json
-from penstock.statements.descriptions import describe_query
+from penstock.statements.descriptions import changes_of_query, describe_query
 
 LIVE_EVERY_S = 0.5
 
