@@ -178,15 +178,7 @@ class PenstockError(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Errors cross process borders (Spark's workers to the driver) with everything they carry.
-        names = ("line", "column", "length", "sql", "index", "query")
-        return (_rebuild, (self.condition, self.message, self.hint, {n: getattr(self, n) for n in names}))
-
-
-def _rebuild(condition: str, message: str, hint: str | None, more: dict[str, Any]) -> PenstockError:
-    found = PenstockError(condition, message, hint=hint)
-    for name, value in more.items():
-        setattr(found, name, value)
-    return found
+        return type(self), (self.condition, self.message), vars(self)
 
 
 def error(condition: str, *, hint: str | None = None, **parameters: Any) -> PenstockError:

@@ -32,24 +32,20 @@ class FileSum:
 
 def copy_file(source: Path, target: Path, took: Took = no_progress) -> FileSum:
     """Copy bytes into a new file that only its owner reads, synced; `took` is told how many came since the last call."""
-    digest, size = hashlib.sha256(), 0
-    with source.open("rb") as read, open(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as write:
-        while piece := read.read(_PIECE):
-            digest.update(piece)
-            write.write(piece)
-            size += len(piece)
-            took(len(piece))
+    with open(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as write:
+        found = sum_file(source, took, write.write)
         write.flush()
         os.fsync(write.fileno())
-    return FileSum(size, digest.hexdigest())
+    return found
 
 
-def sum_file(path: Path, took: Took = no_progress) -> FileSum:
-    """Size and SHA-256 of a file as it is now."""
+def sum_file(path: Path, took: Took = no_progress, also: Callable[[bytes], object] = len) -> FileSum:
+    """Size and SHA-256 of a file as it is now; `also` gets its bytes, piece by piece."""
     digest, size = hashlib.sha256(), 0
     with path.open("rb") as read:
         while piece := read.read(_PIECE):
             digest.update(piece)
+            also(piece)
             size += len(piece)
             took(len(piece))
     return FileSum(size, digest.hexdigest())

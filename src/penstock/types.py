@@ -23,15 +23,6 @@ SCALARS: dict[str, pa.DataType] = {
     "TIMESTAMP": pa.timestamp("us", tz="UTC"),
     "BINARY": pa.binary(),
 }
-_SPARK = {
-    "INT": "INT",
-    "BIGINT": "BIGINT",
-    "DOUBLE": "DOUBLE",
-    "BOOLEAN": "BOOLEAN",
-    "TEXT": "STRING",
-    "TIMESTAMP": "TIMESTAMP",
-    "BINARY": "BINARY",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +67,7 @@ class Type:
             return f"ARRAY<{self.element.to_spark()}>"
         if self.kind == "STRUCT":
             return "STRUCT<" + ",".join(f"{_spark_name(f.name)}:{f.type.to_spark()}" for f in self.fields) + ">"
-        return _SPARK[self.kind]
+        return "STRING" if self.kind == "TEXT" else self.kind
 
     @property
     def is_numeric(self) -> bool:

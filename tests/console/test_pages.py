@@ -15,8 +15,8 @@ from penstock.console.sensor_facts import state_of, table_facts
 from penstock.console.status_cache import look_at
 from penstock.console.widgets.plan_drawing import draw
 from penstock.console.widgets.result_chart import Axes, chart_of, guess
-from penstock.database.footprint import Processes, log_sizes
 from penstock.database.plan_graph import plan_graph
+from penstock.database.status import Processes, log_sizes
 from penstock.statements.descriptions import changes_of_query
 from tests.support.pipe import Pipe
 

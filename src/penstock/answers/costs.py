@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.cycle.commits import CommitRecord
+from penstock.disk_sync import replace_file
 from penstock.views.answer_store import AnswerStore
 
 Ints = npt.NDArray[np.int64]
@@ -256,7 +257,5 @@ class Usage:
             self._known = {q: known for q, known in self._known.items() if q in queries}
             text = orjson.dumps({str(q): known for q, known in self._known.items()})
             self._changed, self._saved_s = False, time.monotonic()
-        aside = self._file.with_suffix(".new")
         with contextlib.suppress(OSError):  # a full disk stops ingest, not answers
-            aside.write_bytes(text)
-            aside.replace(self._file)
+            replace_file(self._file, text)

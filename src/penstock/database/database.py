@@ -31,9 +31,9 @@ from penstock.database.observer import Observer
 from penstock.database.parts import Parts
 from penstock.database.quarantine import Quarantine
 from penstock.database.sampler import Sampler
-from penstock.database.scrubber import Scrubber
 from penstock.database.status import LINES, WAYS_IN, failures, status
 from penstock.database.system_tables import SystemTables
+from penstock.database.verification import Scrubber
 from penstock.errors import PenstockError, error
 from penstock.logs import note_cycle
 from penstock.operators.aggregate.rollups.keeper import RollupKeeper

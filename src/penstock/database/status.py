@@ -1,9 +1,10 @@
-"""/v1/status and the details of health: the whole server in numbers, its inputs, and its damaged files."""
+"""The whole server in numbers: /v1/status, the details of health, inputs, damaged files, and what it uses of the machine."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import psutil
@@ -14,7 +15,9 @@ from penstock.clock_guard import clock_status
 from penstock.damage import CONDITIONS_OF_DAMAGE, DamageReport, file_named
 from penstock.database.parts import Parts
 from penstock.streams.ingest.input_counts import InputCounts
+from penstock.streams.log.segments import list_files
 from penstock.streams.sources.table_sources import Sources
+from penstock.types import format_duration
 from penstock.views.standing_queries import StandingQueries
 
 _RECENT_CYCLES = 60
@@ -182,3 +185,88 @@ def failing_queries(report: DamageReport, standing: StandingQueries) -> dict[str
             report.note(file, file.split("/", 1)[0], message)
             noted.add(file)
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class LogSize:
+    """The size of the log of one table. Retention deleted the rows before `first`."""
+
+    table: str
+    bytes: int
+    files: int
+    first: int
+    head: int
+    oldest_us: int | None
+    newest_us: int | None
+    retention: str | None
+    retention_us: int | None
+
+
+def log_sizes(parts: Parts) -> list[LogSize]:
+    """From the names of the files and their sizes; nothing is read."""
+    return [_log_size(parts, table) for table in parts.sensor_tables()]
+
+
+def _log_size(parts: Parts, table: Table) -> LogSize:
+    files = list_files(parts.folder.log / str(table.id))
+    size = 0
+    for segment in files:
+        with contextlib.suppress(FileNotFoundError):  # compaction has replaced it
+            size += segment.path.stat().st_size
+    retention_us = table.options.retention_us
+    return LogSize(
+        table=table.name,
+        bytes=size,
+        files=len(files),
+        first=parts.log.floor(table.id),
+        head=parts.log.head(table.id),
+        oldest_us=min((s.min_ts for s in files), default=None),
+        newest_us=max((s.max_ts for s in files), default=None),
+        retention=format_duration(retention_us) if retention_us else None,
+        retention_us=retention_us,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """One of the server's processes; `cpu` is in processors since the last look at it."""
+
+    pid: int
+    role: str
+    cpu: float
+    bytes: int
+    threads: int
+
+
+class Processes:
+    """Remembers processes between requests, so that their CPU time can be compared."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, psutil.Process] = {}
+
+    def look(self) -> list[Process]:
+        """This process first, then those below it, the biggest first."""
+        here = psutil.Process()
+        alive = {p.pid: self._known.get(p.pid, p) for p in [here, *here.children(recursive=True)]}
+        self._known = alive
+        found = []
+        for pid, process in alive.items():
+            try:
+                with process.oneshot():
+                    role = "server" if pid == here.pid else _role(process)
+                    memory = int(process.memory_info().rss)
+                    found.append(Process(pid, role, process.cpu_percent() / 100, memory, process.num_threads()))
+            except psutil.Error:
+                continue  # it ended meanwhile
+        return sorted(found, key=lambda p: (p.role != "server", -p.bytes))
+
+
+def _role(process: psutil.Process) -> str:
+    line = " ".join(process.cmdline())
+    if "java" in process.name():
+        return "Spark (Java)"
+    if "pyspark.daemon" in line or "pyspark/daemon" in line:
+        return "worker"
+    if "planner" in line or "data_source" in line:
+        return "planner"
+    return "worker" if "python" in process.name() else process.name()
