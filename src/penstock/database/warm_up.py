@@ -1,6 +1,6 @@
 """Prepare this machine for quick starts: compile the kernels, then start Spark once to write its archive of Java classes.
 
-Machine code goes into Numba's cache (`pipeline.kernel_cache`), Spark's classes into the archive (`pipeline.java`). Done once
+Machine code goes into Numba's cache (`pipeline.kernel_cache`), Spark's classes into the archive (`pipeline.jvm`). Done once
 per environment by `make`, or by `penstock warm-up`.
 """
 
@@ -16,7 +16,7 @@ from pathlib import Path
 from penstock.database.database import Database
 from penstock.errors import PenstockError
 from penstock.pipeline.engine import Engine
-from penstock.pipeline.java import find_archive, find_java, place_for_archive
+from penstock.pipeline.jvm import find_archive, find_java, place_for_archive
 from penstock.pipeline.kernel_cache import compile_kernels
 from penstock.settings import Settings
 

@@ -61,11 +61,6 @@ class HistoryRequest:
         return orjson.dumps(self).decode()
 
 
-def request_from_option(text: str) -> HistoryRequest:
-    data = orjson.loads(text)
-    return HistoryRequest(**{**data, "columns": tuple(data["columns"])})
-
-
 class HistoryReader(DataSourceReader):
     """Reads one relation. Planned in a process of Spark's, read in its workers.
 
@@ -73,7 +68,8 @@ class HistoryReader(DataSourceReader):
     """
 
     def __init__(self, options: dict[str, str]) -> None:
-        self._request = request_from_option(options["request"])
+        asked = orjson.loads(options["request"])
+        self._request = HistoryRequest(**{**asked, "columns": tuple(asked["columns"])})
 
     def partitions(self) -> Sequence[InputPartition]:
         request = self._request

@@ -61,7 +61,8 @@ class Preemption:
     def _free_slots(self) -> int:
         store: Any = self._context._jsc.sc().statusStore()
         stages = _listed(store.activeStages())
-        waits = any(_pending(stage) > 0 for stage in stages if stage.schedulingPool() != self._adhoc)
+        others = (s for s in stages if s.schedulingPool() != self._adhoc)
+        waits = any(s.numTasks() > s.numActiveTasks() + s.numCompleteTasks() for s in others)
         waited, self._waited = self._waited, waits
         if not (waits and waited):
             return 0
@@ -78,10 +79,6 @@ class Preemption:
             self._context._jsc.sc().killTaskAttempt(task, True, "a cycle waits for its slot")
         self._waited = False
         return len(ended)
-
-
-def _pending(stage: Any) -> int:
-    return int(stage.numTasks() - stage.numActiveTasks() - stage.numCompleteTasks())
 
 
 def _listed(found: Any) -> list[Any]:
@@ -237,13 +234,9 @@ def _watch(context: SparkContext, cancellation: Cancellation, ended: threading.E
         if not cancellation.standing:
             preemption.look()
     if cancellation.stopped:
-        _cancel_jobs(context, cancellation.id)
-
-
-def _cancel_jobs(context: SparkContext, group: str) -> None:
-    """End the jobs of a group, also those to come: a statement may be cancelled while Spark plans it."""
-    with contextlib.suppress(*LOST, Py4JError):  # without its JVM there is nothing to end
-        context._jsc.sc().cancelJobGroupAndFutureJobs(group)
+        with contextlib.suppress(*LOST, Py4JError):  # without its JVM there is nothing to end
+            # Also those to come: a statement may be cancelled while Spark plans it.
+            context._jsc.sc().cancelJobGroupAndFutureJobs(cancellation.id)
 
 
 def _clear(context: SparkContext, *properties: str) -> None:

@@ -22,9 +22,8 @@ import penstock
 from penstock.errors import error
 from penstock.functions.regular_expressions import FUNCTIONS, SPARK_PREFIX, call_text_function
 from penstock.pipeline.cluster_security import security_settings
-from penstock.pipeline.java import link_home
 from penstock.pipeline.jobs import local_cores, pool_settings, register_function, slots
-from penstock.pipeline.jvm import java_settings, launch_java
+from penstock.pipeline.jvm import java_settings, launch_java, link_home
 from penstock.settings import Settings
 
 _LOCAL = {
@@ -67,7 +66,7 @@ def _executor_settings(master: str) -> dict[str, str]:
 def start_session(settings: Settings, scratch: Path, train: Path | None = None) -> SparkSession:
     """The one Spark session of this process. `scratch` is where Spark keeps what it may lose.
 
-    With `train` its JVM writes a class archive there when it ends (see `java`).
+    With `train` its JVM writes a class archive there when it ends (see `jvm`).
     """
     scratch.mkdir(parents=True, exist_ok=True)
     if settings.spark_master.startswith("local-cluster"):

@@ -23,7 +23,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.cancellation import Cancellation, cancelled_by, current_cancellation
-from penstock.catalog.model import Function, Table
+from penstock.catalog.model import Function
 from penstock.catalog.state import CatalogState
 from penstock.cycle.folder import DataFolder
 from penstock.cycle.offset import Offset
@@ -140,13 +140,15 @@ class SparkRunner:
                 detail = f'another query "{relation.table}" came while the question was answered'
                 raise error("not_ready", detail=detail, hint="ask again")
             table, plan_json = moment.state.tables_by_id[plan.table_id], definition.plan
-            shown = [Field(o.name, o.type) for o in plan.outputs if o.name != "ts"]
-            columns = [*shown, Field("ts", TIMESTAMP), *HIDDEN_OF_STREAM]
+            outputs = (Field(o.name, o.type) for o in plan.outputs if o.name != "ts")
+            columns = [*outputs, Field("ts", TIMESTAMP), *HIDDEN_OF_STREAM]
             # Its rows are those of a cycle ago; definitions may be newer, because versions only ever grow.
             offset = replace(moment.previous or moment.offset, journal=moment.offset.journal)
         else:
             table = moment.state.tables[relation.table]
-            columns = columns_of_relation(relation.kind, table)
+            shown = table.flat_columns() if relation.kind == "stream" else table.columns
+            hidden = HIDDEN_OF_STREAM if relation.kind == "stream" else HIDDEN_OF_ORDINARY
+            columns = [*(Field(c.name, c.type) for c in shown), *hidden]
         # Without column pruning in Python sources: leave out what the text does not name.
         used = [c for c in columns if c.name in names] or columns[:1]
         request = HistoryRequest(
@@ -165,14 +167,6 @@ class SparkRunner:
             parallelism=read_parallelism(self._spark.sparkContext.defaultParallelism),
         )
         return request, used
-
-
-def columns_of_relation(kind: str, table: Table) -> list[Field]:
-    flat = [Field(c.name, c.type) for c in table.flat_columns()]
-    if kind == "stream":
-        return [*flat, *HIDDEN_OF_STREAM]
-    static = [Field(c.name, c.type) for c in table.columns]
-    return [*static, *HIDDEN_OF_ORDINARY]
 
 
 _compiled: dict[Function, Callable[..., pa.Array]] = {}
@@ -227,48 +221,28 @@ def translate(failure: PySparkException | Py4JJavaError) -> PenstockError:
     first = next((line for line in text.splitlines() if line.strip()), "Spark could not run the statement")
     first = re.sub(r"^\[[A-Z_.]+\]\s*", "", first)
     first = re.sub(r"\s*SQLSTATE: \w+.*$", "", first)
-    condition = (
-        "not_supported" if type(failure).__name__ in ("AnalysisException", "ParseException") else "engine_failed"
-    )
-    if condition == "not_supported":
-        return PenstockError(condition, f"Spark SQL refuses this statement: {first}")
-    return error(condition, detail=first)
+    if type(failure).__name__ in ("AnalysisException", "ParseException"):
+        return PenstockError("not_supported", f"Spark SQL refuses this statement: {first}")
+    return error("engine_failed", detail=first)
 
 
 _CATALYST = "org.apache.spark.sql.catalyst."
 # Nodes of a plan that select, combine and name rows. None of them reads, runs or changes anything.
 _NODES = frozenset(
-    f"{_CATALYST}{name}"
-    for name in (
-        "plans.logical.Aggregate",
-        "plans.logical.Deduplicate",
-        "plans.logical.Distinct",
-        "plans.logical.Except",
-        "plans.logical.Filter",
-        "plans.logical.GlobalLimit",
-        "plans.logical.Intersect",
-        "plans.logical.Join",
-        "plans.logical.LocalLimit",
-        "plans.logical.LocalRelation",
-        "plans.logical.Offset",
-        "plans.logical.OneRowRelation",
-        "plans.logical.Project",
-        "plans.logical.Sort",
-        "plans.logical.SubqueryAlias",
-        "plans.logical.Union",
-        "plans.logical.WithWindowDefinition",
-        "analysis.NamedParameter",
-        "analysis.PlanWithUnresolvedIdentifier",
-        "analysis.UnresolvedAlias",
-        "analysis.UnresolvedAttribute",
-        "analysis.UnresolvedExtractValue",
-        "analysis.UnresolvedFunction",
-        "analysis.UnresolvedHaving",
-        "analysis.UnresolvedInlineTable",
-        "analysis.UnresolvedOrdinal",
-        "analysis.UnresolvedStar",
-        "analysis.UnresolvedSubqueryColumnAliases",
-    )
+    f"{_CATALYST}{package}.{name}"
+    for package, names in {
+        "plans.logical": (
+            "Aggregate Deduplicate Distinct Except Filter GlobalLimit Intersect Join LocalLimit "
+            "LocalRelation Offset OneRowRelation Project Sort SubqueryAlias Union "
+            "WithWindowDefinition"
+        ),
+        "analysis": (
+            "NamedParameter PlanWithUnresolvedIdentifier UnresolvedAlias UnresolvedAttribute "
+            "UnresolvedExtractValue UnresolvedFunction UnresolvedHaving UnresolvedInlineTable "
+            "UnresolvedOrdinal UnresolvedStar UnresolvedSubqueryColumnAliases"
+        ),
+    }.items()
+    for name in names.split()
 )
 _EXPRESSIONS = f"{_CATALYST}expressions."
 _BETWEEN = "between"  # Spark parses x BETWEEN a AND b as a call
