@@ -99,24 +99,17 @@ TEXT = Type("TEXT")
 TIMESTAMP = Type("TIMESTAMP")
 BINARY = Type("BINARY")
 
-_SYNONYMS = {
-    "INTEGER": "INT",
-    "INT4": "INT",
-    "SMALLINT": "INT",
-    "INT8": "BIGINT",
-    "LONG": "BIGINT",
-    "FLOAT": "DOUBLE",
-    "FLOAT8": "DOUBLE",
-    "REAL": "DOUBLE",
-    "DOUBLE PRECISION": "DOUBLE",
-    "BOOL": "BOOLEAN",
-    "STRING": "TEXT",
-    "VARCHAR": "TEXT",
-    "CHAR": "TEXT",
-    "TIMESTAMPTZ": "TIMESTAMP",
-    "BYTEA": "BINARY",
-    "NUMERIC": "DECIMAL",
+_SPELLINGS = {
+    "INT": ("INTEGER", "INT4", "SMALLINT"),
+    "BIGINT": ("INT8", "LONG"),
+    "DOUBLE": ("FLOAT", "FLOAT8", "REAL", "DOUBLE PRECISION"),
+    "BOOLEAN": ("BOOL",),
+    "TEXT": ("STRING", "VARCHAR", "CHAR"),
+    "TIMESTAMP": ("TIMESTAMPTZ",),
+    "BINARY": ("BYTEA",),
+    "DECIMAL": ("NUMERIC",),
 }
+_SYNONYMS = {other: name for name, others in _SPELLINGS.items() for other in others}
 
 
 @lru_cache(maxsize=4096)
@@ -177,24 +170,16 @@ def _expect(text: str, mark: str) -> str:
     return text[1:]
 
 
-_UNITS_US = {
-    "us": 1,
-    "microsecond": 1,
-    "ms": 1_000,
-    "millisecond": 1_000,
-    "s": 1_000_000,
-    "sec": 1_000_000,
-    "second": 1_000_000,
-    "m": 60_000_000,
-    "min": 60_000_000,
-    "minute": 60_000_000,
-    "h": 3_600_000_000,
-    "hour": 3_600_000_000,
-    "d": 86_400_000_000,
-    "day": 86_400_000_000,
-    "w": 604_800_000_000,
-    "week": 604_800_000_000,
+_UNITS = {
+    ("us", "microsecond"): 1,
+    ("ms", "millisecond"): 1_000,
+    ("s", "sec", "second"): 1_000_000,
+    ("m", "min", "minute"): 60_000_000,
+    ("h", "hour"): 3_600_000_000,
+    ("d", "day"): 86_400_000_000,
+    ("w", "week"): 604_800_000_000,
 }
+_UNITS_US = {name: size for names, size in _UNITS.items() for name in names}
 
 
 def parse_duration(text: str) -> int:

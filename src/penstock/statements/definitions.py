@@ -1,22 +1,26 @@
-"""CREATE STREAM TYPE, TABLE, FUNCTION and ROLLUP, ALTER TABLE and DROP."""
+"""CREATE STREAM TYPE, TABLE, FUNCTION and ROLLUP, ALTER TABLE and DROP; INSERT, UPDATE and DELETE of static rows."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from typing import Any
 
 import orjson
+import pyarrow as pa
 
 from penstock.catalog.catalog import Catalog
 from penstock.catalog.definition_json import plan_text
 from penstock.catalog.model import Table
 from penstock.errors import PenstockError, error, suggest
+from penstock.expr.evaluate import evaluate, evaluate_mask
 from penstock.expr.user_functions import check_function
-from penstock.sensors.registry import validate_connector, validate_table
+from penstock.sensors.registry import check_addresses, validate_connector, validate_table
 from penstock.sql import statements as st
 from penstock.sql.definitions import bind_add_column, bind_create_function, bind_create_stream_type, bind_create_table
 from penstock.sql.plan import plan_to_json
 from penstock.sql.rollups import bind_create_rollup
+from penstock.sql.row_changes import BoundDelete, BoundUpdate, bind_delete, bind_insert, bind_update
 from penstock.statements.replies import done, matching
 from penstock.statements.session import Session
 from penstock.streams.log.segments import list_what_is_there
@@ -130,3 +134,51 @@ def _all_there_since(session: Session, table: Table) -> int | None:
     if not segments or table.options.retention_us is None:
         return None
     return own_now(table, segments, session.clock) - table.options.retention_us
+
+
+def insert(session: Session, statement: st.Insert) -> Result:
+    bound = bind_insert(statement, session.catalog.state)
+    table = session.catalog_table(bound.table)
+    if table.stream is not None:
+        check_addresses(table, (row[-1] for row in bound.rows), session.address_rules)
+    count = session.catalog.insert_rows(bound.table, bound.rows)
+    return done(f"INSERT 0 {count}")
+
+
+def update(session: Session, statement: st.Update) -> Result:
+    bound = bind_update(statement, session.catalog.state)
+    table, chosen = _chosen(session, bound)
+    assigned = {name: evaluate(e, chosen, chosen.num_rows) for name, e in bound.assignments.items()}
+    names = [c.name for c in table.columns]
+    if table.stream is not None:
+        names.append("_address")
+        if table.stream.name in assigned:
+            assigned["_address"] = assigned.pop(table.stream.name)
+            check_addresses(table, _plain_values(assigned["_address"]), session.address_rules)
+    columns = [_plain_values(assigned.get(n, chosen.column(n))) for n in names]
+    sids = chosen.column("_sid").to_pylist()
+    changes = {sid: [c[i] for c in columns] for i, sid in enumerate(sids)}
+    return done(f"UPDATE {session.catalog.update_rows(bound.table, changes)}")
+
+
+def delete(session: Session, statement: st.Delete) -> Result:
+    bound = bind_delete(statement, session.catalog.state)
+    _, chosen = _chosen(session, bound)
+    return done(f"DELETE {session.catalog.delete_rows(bound.table, chosen.column('_sid').to_pylist())}")
+
+
+def _chosen(session: Session, bound: BoundUpdate | BoundDelete) -> tuple[Table, pa.Table]:
+    """The table, and its rows that satisfy the condition."""
+    table = session.catalog_table(bound.table)
+    current = session.catalog.state.rows(table.id).current()
+    return table, current.filter(pa.array(evaluate_mask(bound.where, current, current.num_rows)))
+
+
+def _plain_values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
+    """Values as the journal stores them: times as microseconds, decimals as text, binaries as hex."""
+    if pa.types.is_timestamp(column.type):
+        column = column.cast(pa.int64())
+    values: list[Any] = column.to_pylist()
+    if pa.types.is_decimal(column.type):
+        return [None if v is None else str(v) for v in values]
+    return [None if v is None else v.hex() for v in values] if pa.types.is_binary(column.type) else values

@@ -24,7 +24,6 @@ from penstock.statements import (
     select,
     show,
     sinks,
-    static_rows,
 )
 from penstock.statements.permissions import (
     action_of,
@@ -181,9 +180,9 @@ _FUNCTIONS: dict[type[st.Statement], Callable[[Session, Any], Result]] = {
     st.CreateRollup: definitions.create_rollup,
     st.AddColumn: definitions.add_column,
     st.Drop: definitions.drop,
-    st.Insert: static_rows.insert,
-    st.Update: static_rows.update,
-    st.Delete: static_rows.delete,
+    st.Insert: definitions.insert,
+    st.Update: definitions.update,
+    st.Delete: definitions.delete,
     st.AlterQuery: alter_query.alter_query,
     st.DescribeQuery: alter_query.describe_query,
     st.PauseQuery: alter_query.pause_or_resume,

@@ -13,27 +13,11 @@ from penstock.security.caller import LOCAL, Caller, Role, current_caller, requir
 from penstock.security.users import Users
 from penstock.sql import statements as st
 
-READ: tuple[type[st.Statement], ...] = (
-    st.Select,
-    st.Subscribe,
-    st.Show,
-    st.Describe,
-    st.Explain,
-    st.CancelStatement,
-    st.Transaction,
-    st.SetOnError,
+READ = (
+    st.Select | st.Subscribe | st.Show | st.Describe | st.Explain | st.CancelStatement | st.Transaction | st.SetOnError
 )
-WRITE: tuple[type[st.Statement], ...] = (
-    st.CreateQuery,
-    st.BadQuery,
-    st.AlterQuery,
-    st.PauseQuery,
-    st.ResumeQuery,
-    st.DescribeQuery,
-    st.Insert,
-    st.Update,
-    st.Delete,
-)
+_OF_QUERIES = st.CreateQuery | st.BadQuery | st.AlterQuery | st.PauseQuery | st.ResumeQuery | st.DescribeQuery
+WRITE = _OF_QUERIES | st.Insert | st.Update | st.Delete
 # Shown to admins only: the list of accounts and their rights would help an intruder.
 SECRET_SHOWS = frozenset({"users", "tokens"})
 
