@@ -175,18 +175,10 @@ def _copy_tree(source: Path, target: Path) -> None:
     for entry in entries:
         if entry.is_dir():
             _copy_tree(entry, target / entry.name)
-        else:
-            if (target / entry.name).exists():
-                continue
-            try:
-                _link_or_copy(entry, target / entry.name)
-            except FileNotFoundError:
-                continue  # compaction or pruning replaced it; what replaced it is copied too
-
-
-def _link_or_copy(source: Path, target: Path) -> None:
-    if not (_is_immutable(source) and _linked(source, target)):
-        shutil.copy2(source, target)
+        elif not (target / entry.name).exists():
+            with contextlib.suppress(FileNotFoundError):  # compaction or pruning replaced it; that is copied, too
+                if not (_is_immutable(entry) and _linked(entry, target / entry.name)):
+                    shutil.copy2(entry, target / entry.name)
 
 
 def _is_immutable(path: Path) -> bool:

@@ -121,15 +121,15 @@ class Database(Parts):
             committed = read_newest_end(self.folder)
             self._open_clock(committed)
             named = self.engine.commits.journal_named
-            reserve_lost(self.folder.root, self.catalog, named, committed.data if committed is not None else {})
+            committed_heads = committed.data if committed is not None else {}
+            reserve_lost(self.folder.root, self.catalog, named, committed_heads)
             self.log.reserve(self.catalog.state.heads())
-            if committed is not None:
-                known = self.catalog.state.tables_by_id
-                self.log.reserve({t: head for t, head in committed.data.items() if t in known})
+            known = self.catalog.state.tables_by_id
+            self.log.reserve({t: head for t, head in committed_heads.items() if t in known})
             for dropped in set(self.log.table_ids()) - self.catalog.state.tables_by_id.keys():
-                if dropped >= known_tables:  # its definition is lost, and its files were moved aside
-                    continue
-                self.log.drop(dropped)  # dropped in a former life that ended before its files went
+                # In a former life that ended before its files went. Files of lost definitions were moved aside.
+                if dropped < known_tables:
+                    self.log.drop(dropped)
             self.quarantine = Quarantine(self.catalog, self.folder, self.settings)
             self.engine.is_waiting, self.engine.trace = self._is_waiting, self.quarantine.trace
             self.engine.lag = lambda: self.follower.lag
@@ -141,13 +141,9 @@ class Database(Parts):
             )
             self.lines = LineWriter(self.ingest.push, lambda: self.catalog.state.tables, PUSH_TIMEOUT_S)
             self.ways_in = {way: InputCounts() for way in WAYS_IN} | {LINES: self.lines.counts}
+            commits, run_tasks = self.engine.commits, self.engine.run_tasks
             self.standing = StandingQueries(
-                self.folder,
-                self.engine.commits,
-                self.settings,
-                lambda: self.catalog.state,
-                self._intervals,
-                self.engine.run_tasks,
+                self.folder, commits, self.settings, lambda: self.catalog.state, self._intervals, run_tasks
             )
             progress("reading the committed cycles")
             self.standing.load()
@@ -170,12 +166,7 @@ class Database(Parts):
                 ResamplePlan.operator: partial(resampled_once, self.standing),
             }  # by operator, what answers a question that is asked once without Spark
             self.observer = Observer(
-                self.catalog,
-                self.ingest,
-                self.clock,
-                self.settings,
-                lambda: self.standing.finished,
-                self.address_rules,
+                self.catalog, self.ingest, self.clock, self.settings, self.standing, self.address_rules
             )
             self.sinks = SinkRunner(SinkQueries(self), self.folder, self.settings, self.clock, self.address_rules)
             self.executor = Executor(self)
@@ -195,13 +186,8 @@ class Database(Parts):
         self.sources.follow()
         self.sampler.start()
         self.sinks.start(self.catalog.state.sinks)
-        self.housekeeper = LogMaintenance(
-            self.log,
-            self.ingest,
-            lambda: self.catalog.state,
-            self.clock,
-            RetentionControl(self.rollups.retain, self.standing.retained, self.standing.protected, self._tidy),
-        )
+        control = RetentionControl(self.rollups.retain, self.standing.retained, self.standing.protected, self._tidy)
+        self.housekeeper = LogMaintenance(self.log, self.ingest, lambda: self.catalog.state, self.clock, control)
         self.scrubber = Scrubber(self.folder.root, self.damage, self.clock, self.settings.scrub_days, self._cover)
         self.scrubber.start()
         self._ready = True

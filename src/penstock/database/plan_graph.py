@@ -135,12 +135,9 @@ def _with_scalars(drawing: _Drawing, plan: AggregatePlan, place: int, state: Cat
 
 
 def _slices(plan: AggregatePlan) -> Box:
-    keys = ", ".join(show(k) for k in plan.keys) or "one group"
-    return Box("slices", (f"per {keys}" if plan.keys else keys, *_calls(plan)))
-
-
-def _calls(plan: AggregatePlan) -> tuple[str, ...]:
-    return tuple(f"{c.function}({', '.join(show(a) for a in c.arguments) or '*'})" for c in plan.aggregates)
+    keys = "per " + ", ".join(show(k) for k in plan.keys) if plan.keys else "one group"
+    calls = (f"{c.function}({', '.join(show(a) for a in c.arguments) or '*'})" for c in plan.aggregates)
+    return Box("slices", (keys, *calls))
 
 
 def _join(drawing: _Drawing, plan: JoinPlan, state: CatalogState) -> int:
@@ -174,19 +171,10 @@ def _of_text(drawing: _Drawing, plan: SparkPlan, sources: list[int], state: Cata
         rows = _rows(state.tables.get(relation.table), state) if relation.kind in ("ordinary", "static") else None
         box = Box(relation.table, (relation.kind, *window), "source", table=table, query=query, rows=rows)
         sources.append(drawing.add(box))
-    return drawing.add(_BOXES.get(plan.operator, _spark_box)(plan), *sources)
-
-
-def _spark_box(plan: SparkPlan) -> Box:
-    return Box("Spark SQL", (plan.reason,))
-
-
-def _resample_box(plan: SparkPlan) -> Box:
+    if plan.operator != ResamplePlan.operator:
+        return drawing.add(Box("Spark SQL", (plan.reason,)), *sources)
     calls = (show_call(call) for call in expect(ResamplePlan, plan).resample.calls)
-    return Box("resample", (*calls, plan.reason))
-
-
-_BOXES = {ResamplePlan.operator: _resample_box}
+    return drawing.add(Box("resample", (*calls, plan.reason)), *sources)
 
 
 def _rows(table: Table | None, state: CatalogState) -> int | None:
@@ -241,9 +229,5 @@ class Flows:
 
 def _calls_users(step: Passing) -> bool:
     """Users' functions run in workers, never here."""
-    return any(
-        isinstance(part, UserCall)
-        for predicate in (step.static, step.stream)
-        if predicate is not None
-        for part in walk(predicate)
-    )
+    predicates = (predicate for predicate in (step.static, step.stream) if predicate is not None)
+    return any(isinstance(part, UserCall) for predicate in predicates for part in walk(predicate))

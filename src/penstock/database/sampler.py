@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from penstock.answers.latest_readings import numbers
 from penstock.catalog.model import Table
 from penstock.errors import PenstockError
 from penstock.services import Service
@@ -50,9 +51,10 @@ class Distribution:
     def add(self, column: pa.Array | pa.ChunkedArray) -> None:
         self.sampled += len(column)
         self.nulls += column.null_count
-        values = _as_numbers(column)
-        if values is None or not len(values):
+        values = numbers(column)
+        if values is None or not np.isfinite(values).any():
             return
+        values = values[np.isfinite(values)]
         count = len(values)
         total = self.measured + count
         # Moments of both parts put together, which loses no digits however long it goes on. Divided before it is
@@ -166,19 +168,6 @@ def _short(value: float) -> float:
     return float(f"{value:.6g}")
 
 
-def _as_numbers(column: pa.Array | pa.ChunkedArray) -> np.ndarray[Any, np.dtype[np.float64]] | None:
-    """The finite values; None where the type has no numbers."""
-    kind = column.type
-    if pa.types.is_boolean(kind):
-        column = column.cast(pa.int8())
-    elif pa.types.is_decimal(kind):
-        column = column.cast(pa.float64())
-    elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
-        return None
-    values = np.asarray(column.drop_null()).astype(np.float64)
-    return values[np.isfinite(values)]
-
-
 MARK_EVERY_S = 15.0
 _MARKS = 4
 Counts = np.ndarray[Any, np.dtype[np.int64]]
@@ -226,23 +215,24 @@ class Rates:
 
     def of(self, table: Table) -> float:
         """Readings of a table per second."""
-        kept = self._marks.get(table.id)
-        before = kept[0] if kept else self._nothing()
+        before = self._before(table)
         total = self._ingest.counters(table.name)["accepted"]
-        return _per_second(total - before.total, self._now_s() - before.at_s)
+        return round(float(total - before.total) / self._since_s(before), 3)
 
     def by_sid(self, table: Table, accepted: Counts) -> np.ndarray[Any, np.dtype[np.float64]]:
         """The same of each sensor, given the counts as they are now."""
-        kept = self._marks.get(table.id)
-        before = kept[0] if kept else self._nothing()
+        before = self._before(table)
         was = np.zeros(len(accepted), np.int64)
         was[: len(before.by_sid)] = before.by_sid[: len(was)]
-        return np.round((accepted - was) / max(self._now_s() - before.at_s, 1.0), 3)
+        return np.round((accepted - was) / self._since_s(before), 3)
 
+    def _before(self, table: Table) -> _Mark:
+        kept = self._marks.get(table.id)
+        return kept[0] if kept else self._nothing()
 
-def _per_second(count: int, seconds: float) -> float:
-    """A count per second; a time below one second counts as one second, since a rate over less is meaningless."""
-    return round(count / max(seconds, 1.0), 3)
+    def _since_s(self, mark: _Mark) -> float:
+        """A time below one second counts as one second, since a rate over less is meaningless."""
+        return max(self._now_s() - mark.at_s, 1.0)
 
 
 ROUND_S = 1.0

@@ -72,7 +72,8 @@ def failures(parts: Parts) -> dict[str, Any]:
     with parts.standing.locked() as store:
         failed = [answer for answer in store.answers.values() if answer.error is not None]
     quarantined = sum(answer.error_condition == "query_quarantined" for answer in failed)
-    damage = [f"{row['file']}: {row['detail']}" for row in damage_rows(parts.damage, parts.standing) if _is_open(row)]
+    rows = damage_rows(parts.damage, parts.standing)
+    damage = [f"{row['file']}: {row['detail']}" for row in rows if not row["healed"] and not row["accepted"]]
     return {
         **({"failed_queries": len(failed)} if failed else {}),
         **({"quarantined_queries": quarantined} if quarantined else {}),
@@ -85,10 +86,6 @@ def _resident(process: psutil.Process) -> int:
         return int(process.memory_info().rss)
     except psutil.Error:
         return 0
-
-
-def _is_open(damage: dict[str, Any]) -> bool:
-    return not damage["healed"] and not damage["accepted"]
 
 
 # Ways in that the server is called by: of these two it counts everything, of lines what is refused as a whole.
@@ -150,21 +147,15 @@ def _facts(ways_in: Mapping[str, InputCounts], sources: Sources) -> list[dict[st
 def damage_rows(report: DamageReport, standing: StandingQueries) -> list[dict[str, Any]]:
     """One row per damaged file, the oldest first."""
     queries = failing_queries(report, standing)
-    rows = []
-    for row in report.rows():
-        names = sorted(queries.get(row.file, ()))
-        rows.append(
-            {
-                "file": row.file,
-                "kind": row.kind,
-                "detail": row.detail,
-                "since": row.since_us,
-                "healed": row.healed and not names,
-                "accepted": row.accepted,
-                "queries": ", ".join(names) or None,
-            }
-        )
-    return rows
+    return [
+        {
+            **asdict(row),
+            "since": row.since_us,
+            "healed": row.healed and row.file not in queries,
+            "queries": ", ".join(sorted(queries.get(row.file, ()))) or None,
+        }
+        for row in report.rows()
+    ]
 
 
 def failing_queries(report: DamageReport, standing: StandingQueries) -> dict[str, set[str]]:
