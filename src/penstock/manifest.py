@@ -30,7 +30,7 @@ class FileSum:
     sha256: str | None
 
 
-def copy_file(source: Path, target: Path, took: Took = no_progress) -> FileSum:
+def copy_file(source: Path, target: Path, took: Took) -> FileSum:
     """Copy bytes into a new file that only its owner reads, synced; `took` is told how many came since the last call."""
     with open(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as write:
         found = sum_file(source, took, write.write)
@@ -86,7 +86,7 @@ def read_manifest(folder: Path) -> dict[str, FileSum]:
     return files
 
 
-def verify_backup(folder: Path, took: Took = no_progress) -> list[str]:
+def verify_backup(folder: Path) -> list[str]:
     """Every difference between a backup and its manifest, a sentence each; empty where it is as it was written."""
     try:
         wanted = read_manifest(folder)
@@ -95,11 +95,8 @@ def verify_backup(folder: Path, took: Took = no_progress) -> list[str]:
     except (ValueError, OSError) as problem:
         return [str(problem)]
     problems = [f"{name} is not in the manifest" for name in list_files(folder) if name not in wanted]
-    for name, each in wanted.items():
-        why = _compare(folder / name, each, took)
-        if why is not None:
-            problems.append(f"{name} {why}")
-    return problems
+    found = ((name, _compare(folder / name, each)) for name, each in wanted.items())
+    return problems + [f"{name} {why}" for name, why in found if why is not None]
 
 
 def difference(wanted: FileSum, found: FileSum) -> str | None:
@@ -111,9 +108,9 @@ def difference(wanted: FileSum, found: FileSum) -> str | None:
     return None
 
 
-def _compare(path: Path, wanted: FileSum, took: Took) -> str | None:
+def _compare(path: Path, wanted: FileSum) -> str | None:
     try:
-        found = sum_file(path, took) if wanted.sha256 is not None else FileSum(path.stat().st_size, None)
+        found = sum_file(path) if wanted.sha256 is not None else FileSum(path.stat().st_size, None)
     except FileNotFoundError:
         return "is missing"
     except OSError as problem:

@@ -66,14 +66,15 @@ def answer_as_of(
         past = _PastRows(log, selection, store, start_us, at_us) if selection is not None else None
         moment = _past_moment(text, store, start_us, at_us) if text is not None else None
         held = None
-        if text is not None and moment is not None and text.operator == ResamplePlan.operator:
-            resample = expect(ResamplePlan, text)
-            held = hold_once(standing, resample, at_us, moment.ranges, most if limit is None else None, budget)
-    table = past.rows(limit, most) if past is not None else None
-    table = answer_once(held) if held is not None else table
-    if table is None and text is not None and moment is not None:
+        if isinstance(text, ResamplePlan) and moment is not None:
+            held = hold_once(standing, text, at_us, moment.ranges, most if limit is None else None, budget)
+    if past is not None:
+        table = past.rows(limit, most)
+    elif held is not None:
+        table = answer_once(held)
+    else:
+        assert text is not None and moment is not None
         table = evaluator.run_at(text, moment, cycle, {}).table
-    assert table is not None
     rows = table if limit is None else table.slice(0, limit)
     return Result(rows, cycle=cycle, now_us=at_us, notices=budget.notices())
 

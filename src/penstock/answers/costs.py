@@ -152,17 +152,17 @@ class Costs:
 
     def note_evaluation(self, query_id: int, seconds: float, answer: pa.Table) -> None:
         """Spark SQL has evaluated a query."""
-        with self._lock:
-            at = self._place(query_id)
-            if at is not None:
-                self._sums[at] += (1, seconds * 1000, answer.num_rows, answer.nbytes, 0.0)
+        self._note(query_id, (1, seconds * 1000, answer.num_rows, answer.nbytes, 0.0))
 
     def note_asked(self, query_id: int, seconds: float) -> None:
         """Add the processor time that one invocation of a query took in the server."""
+        self._note(query_id, (0, 0.0, 0, 0, seconds * 1000))
+
+    def _note(self, query_id: int, figures: tuple[float, ...]) -> None:
         with self._lock:
             at = self._place(query_id)
             if at is not None:
-                self._sums[at, _ASKED_MS] += seconds * 1000
+                self._sums[at] += figures
 
     def _place(self, query_id: int) -> int | None:
         at = int(np.searchsorted(self._queries, query_id))

@@ -39,15 +39,6 @@ _LOCAL = {
 }
 
 
-def retrying_master(master: str, statements_max: int = 0) -> str:
-    """local[N] never retries a task, so one dead worker would fail the query: ask for four tries.
-
-    It gets slots for statements beside those of its N processors (see `jobs`).
-    """
-    cores = local_cores(master) if re.fullmatch(r"local(?:\[([^,\]]+)\])?", master) else None
-    return master if cores is None else f"local[{slots(cores, statements_max)},4]"
-
-
 def _executor_settings(master: str) -> dict[str, str]:
     """What executors need when they are processes of their own: our packages, this interpreter, their memory."""
     packages = str(Path(penstock.__file__).parents[1])
@@ -71,7 +62,12 @@ def start_session(settings: Settings, scratch: Path, train: Path | None = None) 
     scratch.mkdir(parents=True, exist_ok=True)
     if settings.spark_master.startswith("local-cluster"):
         os.environ["SPARK_HOME"] = str(link_home(scratch / "home"))
-    master = retrying_master(settings.spark_master, settings.statements_max)
+    master = settings.spark_master
+    cores = local_cores(master) if re.fullmatch(r"local(?:\[([^,\]]+)\])?", master) else None
+    if cores is not None:
+        # local[N] never retries a task, so one dead worker would fail the query: ask for four tries. It gets slots for
+        # statements beside those of its N processors (see `jobs`).
+        master = f"local[{slots(cores, settings.statements_max)},4]"
     builder = SparkSession.Builder().master(master).appName("penstock")
     conf = {
         "spark.ui.enabled": "false",

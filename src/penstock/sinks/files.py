@@ -146,8 +146,7 @@ class Files(Outlet):
     def _begin_anew(self) -> None:
         """An open file that only knows how far the sink has come, in the place of the one that is done."""
         assert self._last is not None
-        marker = _Frame(self._last, self._clock.now_us(), pa.table({}))
-        data = _encoded(marker)
+        data = _encoded(_Frame(self._last, self._clock.now_us(), pa.table({})))
         store(self._aside, self._open_file, lambda path: path.write_bytes(data))
         os.close(self._descriptor)
         self._descriptor = os.open(self._open_file, os.O_RDWR)

@@ -75,16 +75,14 @@ class Mqtt(Outlet):
     def deliver(self, batch: SinkBatch) -> None:
         rows = row_objects(batch.table)
         if self._options["payload"] == "answer":
-            self._publish([(self._options["topic"], orjson.dumps(self._answer(batch, rows)))])
+            now = None if batch.now_us is None else format_timestamp(batch.now_us)
+            answer = {"query": self._sink.query, "cycle": batch.cycle, "now": now, "rows": rows}
+            self._publish([(self._options["topic"], orjson.dumps(answer))])
             return
         for begin in range(0, len(rows), IN_FLIGHT):
             self._publish(
                 [(topic_of(self._options["topic"], row), orjson.dumps(row)) for row in rows[begin : begin + IN_FLIGHT]]
             )
-
-    def _answer(self, batch: SinkBatch, rows: list[dict[str, Any]]) -> dict[str, Any]:
-        now = None if batch.now_us is None else format_timestamp(batch.now_us)
-        return {"query": self._sink.query, "cycle": batch.cycle, "now": now, "rows": rows}
 
     def _publish(self, messages: list[tuple[str, bytes]]) -> None:
         """Returns once the broker has acknowledged all of them."""

@@ -10,6 +10,7 @@ import contextlib
 import logging
 from collections import deque
 from collections.abc import Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Protocol
 
@@ -44,12 +45,8 @@ class Backlog:
             self.count = sum(int(path.stem.split("-")[2]) for path in self._files)
 
     @property
-    def bytes(self) -> int:
-        return sum(self._sizes.values())
-
-    @property
     def is_full(self) -> bool:
-        return self.bytes >= self._most
+        return sum(self._sizes.values()) >= self._most
 
     @property
     def last_cycle(self) -> int | None:
@@ -57,14 +54,8 @@ class Backlog:
 
     def append(self, batches: Sequence[SinkBatch]) -> None:
         """Keep batches, durably."""
-        same: list[SinkBatch] = []
-        for batch in batches:
-            if same and batch.table.schema != same[0].table.schema:
-                self._store(same)
-                same = []
-            same.append(batch)
-        if same:
-            self._store(same)
+        for _, same in groupby(batches, key=lambda batch: batch.table.schema):
+            self._store(list(same))
 
     def _store(self, batches: Sequence[SinkBatch]) -> None:
         make_folder(self._folder)

@@ -33,7 +33,7 @@ from penstock.services import Service
 from penstock.settings import Settings
 from penstock.sinks.base import Outlet, Place, SinkBatch
 from penstock.sinks.files import Files
-from penstock.sinks.registry import find_kind, parse_options
+from penstock.sinks.registry import kind_of
 from penstock.sinks.result_reader import AnswerReader, Backlog, Queries, Reader
 from penstock.streams.log.atomic_file import make_folder, store, sweep
 
@@ -150,8 +150,7 @@ class SinkFollower:
             self._deliver(reader, self._position, self._batch)
 
     def _open_reader(self, position: Position) -> Reader | AnswerReader:
-        kind = find_kind(self.sink.kind)
-        options = parse_options(kind, self.sink.options)
+        kind, options = kind_of(self.sink)
         if kind.answers(options):
             self._reader = AnswerReader(self._queries, self.sink.query)
             return self._reader
@@ -172,8 +171,8 @@ class SinkFollower:
 
     def _open_outlet(self) -> Outlet:
         if self._outlet is None:
-            kind = find_kind(self.sink.kind)
-            self._outlet = kind.open(self._place, parse_options(kind, self.sink.options))
+            kind, options = kind_of(self.sink)
+            self._outlet = kind.open(self._place, options)
         return self._outlet
 
     def _deliver(self, reader: Reader | AnswerReader, position: Position, batch: SinkBatch) -> None:
@@ -349,8 +348,8 @@ class SinkRunner:
             follower = self._followers.get(sink.id)
         described: dict[str, Any] = {"name": sink.name, "query": sink.query, "kind": sink.kind, "owner": sink.owner}
         try:
-            kind = find_kind(sink.kind)
-            described |= {"target": kind.target(parse_options(kind, sink.options)), "promise": kind.promise}
+            kind, options = kind_of(sink)
+            described |= {"target": kind.target(options), "promise": kind.promise}
         except PenstockError:
             pass  # made by a version that knew more; its follower says so
         shown = ", ".join(f"{name} = '{value}'" for name, value in shown_options(sink.options, PLAIN_KEY).items())
