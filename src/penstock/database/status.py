@@ -35,7 +35,6 @@ def status(parts: Parts) -> dict[str, Any]:
     times = sorted(c["ms"] for c in recent if c["ms"] is not None)
     sinks = parts.sinks.facts(parts.catalog.state.sinks)
     clock = clock_status(parts.clock)
-    process = psutil.Process()
     return {
         "cycle": parts.standing.store.cycle,
         "now": format_timestamp(offset.now_us) if offset else None,
@@ -50,7 +49,7 @@ def status(parts: Parts) -> dict[str, Any]:
         "queries": len(parts.catalog.state.queries),
         "sensors_open": parts.observer.manager.open_count(),
         "restarts": parts.engine.restarts,
-        "memory_bytes": sum(_resident(p) for p in [process, *process.children(recursive=True)]),
+        "memory_bytes": sum(process.bytes for process in Processes().look()),
         "streams": {
             t.name: {"rows_per_s": parts.sampler.rates.of(t), **parts.ingest.counters(t.name)}
             for t in parts.sensor_tables()
@@ -79,13 +78,6 @@ def failures(parts: Parts) -> dict[str, Any]:
         **({"quarantined_queries": quarantined} if quarantined else {}),
         **({"damage": damage} if damage or failed else {}),
     }
-
-
-def _resident(process: psutil.Process) -> int:
-    try:
-        return int(process.memory_info().rss)
-    except psutil.Error:
-        return 0
 
 
 # Ways in that the server is called by: of these two it counts everything, of lines what is refused as a whole.

@@ -124,11 +124,11 @@ def _spread(found: list[Slice], parallelism: int) -> list[InputPartition]:
 def _static_rows(request: HistoryRequest, definitions: Definitions) -> pa.Table:
     """Static rows as they stood at the request's journal position."""
     versions = definitions.state.rows(request.table_id).versions()
-    born, died = versions.column("_born"), versions.column("_died")
-    there = pc.less_equal(born, request.journal)
-    if request.kind == "static":
-        there = pc.and_(there, pc.greater(died, request.journal))
+    there = pc.less_equal(versions.column("_born"), request.journal)
+    died = versions.column("_died")
     later = pc.greater(died, request.journal)
+    if request.kind == "static":
+        there = pc.and_(there, later)
     position = versions.schema.get_field_index("_died")
     versions = versions.set_column(position, "_died", pc.if_else(later, pa.scalar(ALIVE, pa.int64()), died))
     return versions.filter(there).select(list(request.columns))

@@ -42,6 +42,7 @@ from penstock.views.results import Result
 from penstock.views.standing_queries import StandingQueries
 
 Registering = st.CreateQuery | st.BadQuery
+Outcome = PenstockError | tuple[str, ...]  # for one query: the error that refused it, or its notices
 _SHOWN_REFUSALS = 5
 _SHOWN_NOTICES = 20
 _COLLECT_EVERY = 50
@@ -55,14 +56,6 @@ class RequestedQuery:
     asks: st.Select | PenstockError
     facts: Mapping[str, str | None] = field(default_factory=dict)
     statement: st.Statement | None = None  # where it stands in a script
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """The outcome for one query: the error that refused it, or its notices."""
-
-    failure: PenstockError | None = None
-    notices: tuple[str, ...] = ()
 
 
 def runs(statements: Sequence[st.Statement]) -> Iterator[st.Statement | list[Registering]]:
@@ -87,11 +80,11 @@ def create_queries(
             wanted.append(_wanted(statement, owner))
             known.add(statement.name)
     became = register_all(session, wanted, len(wanted), on_error)
-    bad = [outcome.failure for outcome in became if outcome.failure is not None]
+    bad = [outcome for outcome in became if isinstance(outcome, PenstockError)]
     notices = [failure.render() for failure in bad[:_SHOWN_NOTICES]]
     if len(bad) > len(notices):
         notices.append(f"{len(bad) - len(notices)} more queries were refused")
-    notices += [notice for outcome in became for notice in outcome.notices][:_SHOWN_NOTICES]
+    notices += [n for outcome in became if isinstance(outcome, tuple) for n in outcome][:_SHOWN_NOTICES]
     count = f" {len(wanted) - len(bad)}" if len(statements) > 1 else ""
     return done(f"CREATE QUERY{count}", tuple(notices))
 
@@ -112,8 +105,8 @@ def register(
         {
             "index": index,
             "name": query["name"],
-            "error": None if outcome.failure is None else outcome.failure.body()["error"],
-            "notice": "; ".join(outcome.notices) or None,
+            "error": outcome.body()["error"] if isinstance(outcome, PenstockError) else None,
+            "notice": "; ".join(outcome) or None if isinstance(outcome, tuple) else None,
         }
         for index, (query, outcome) in enumerate(zip(queries, became, strict=True))
     ]
@@ -135,7 +128,7 @@ def register_all(session: Session, wanted: Iterable[RequestedQuery], count: int,
     state = session.catalog.state.frozen()
     with loading():
         made, became = _plan_all(session, wanted, count, RegistrationBatch(state))
-    bad = [outcome.failure for outcome in became if outcome.failure is not None]
+    bad = [outcome for outcome in became if isinstance(outcome, PenstockError)]
     if bad and on_error == "none":
         raise _first_of(bad)
     check_cancelled()  # a cancelled script registers nothing, whatever its option for errors is
@@ -163,14 +156,13 @@ def _plan_all(
             state = together.state_for(reads)
             plan = _plan(session, query.name, query.asks, state)
             new = _new_query(session, query, query.asks, plan, state, together.coming)
-            notices = notices_of(session.standing, query.name, plan, query.facts.get("strategy"), state)
+            became.append(notices_of(session.standing, query.name, plan, query.facts.get("strategy"), state))
             made[query.name] = new
-            became.append(Outcome(notices=notices))
         except PenstockError as failure:
             if query.statement is not None and failure.sql is None:
                 query.statement.point(failure)
             together.refuse(query.name, reads, failure)
-            became.append(Outcome(failure.of_many(index, query.name, count) if count > 1 else failure))
+            became.append(failure.of_many(index, query.name, count) if count > 1 else failure)
     together.explain_order()
     return made, became
 

@@ -147,23 +147,18 @@ def changes_of_query(folder: Path, query_id: int, name: str) -> list[QueryHistor
     found: list[QueryHistoryEntry] = []
     before: dict[str, Any] = {}
     for entry in JournalReader(folder).read():
-        body = entry.body
+        body, changes = entry.body, []
         if entry.kind == "create_query" and body.get("id") == query_id:
-            found.append(QueryHistoryEntry(entry.at_us, entry.pos, "registered", body["sql"]))
-            before = body
+            before, changes = body, [("registered", body["sql"])]
         elif entry.kind == "change_query" and body.get("id") == query_id:
-            what, detail = _changed(before, body)
-            found.append(QueryHistoryEntry(entry.at_us, entry.pos, what, detail))
-            before = body
+            before, changes = body, [_changed(before, body)]
         elif entry.kind == "quarantine" and query_id in quarantined_by(entry):
             reason = quarantined_by(entry)[query_id]
-            found.append(QueryHistoryEntry(entry.at_us, entry.pos, "quarantined", reason))
-            before = {**before, "paused": True, "quarantined": reason}
+            before, changes = {**before, "paused": True, "quarantined": reason}, [("quarantined", reason)]
         elif entry.kind == "describe_query" and before and body.get("name") == name:
-            for fact in ("owner", "description", "strategy"):
-                if body.get(fact) != before.get(fact):
-                    found.append(QueryHistoryEntry(entry.at_us, entry.pos, fact, body.get(fact) or "none"))
-            before = {**before, **body}
+            facts = [fact for fact in ("owner", "description", "strategy") if body.get(fact) != before.get(fact)]
+            before, changes = {**before, **body}, [(fact, body.get(fact) or "none") for fact in facts]
+        found += [QueryHistoryEntry(entry.at_us, entry.pos, what, detail) for what, detail in changes]
     return found
 
 

@@ -15,16 +15,7 @@ from penstock.sql import statements as st
 from penstock.sql import user_statements as us
 from penstock.sql.parse import parse_script
 from penstock.sql.plan import SparkPlan, TreePlan
-from penstock.statements import (
-    admin,
-    alter_query,
-    create_query,
-    definitions,
-    explain,
-    select,
-    show,
-    sinks,
-)
+from penstock.statements import admin, alter_query, create_query, definitions, explain, select, show, sinks
 from penstock.statements.permissions import (
     action_of,
     changes_something,
@@ -44,35 +35,17 @@ PLAN_TEXT_MAX = 10_000
 Params = Sequence[Any] | Mapping[str, Any] | None
 
 
-class PlanCache:
-    """Plans by SQL text, for questions that aggregate trees answer: parsing and planning take longer than the answer.
-
-    A plan holds for as long as no definition changes. Other questions wait for Spark anyway. Any thread may ask.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._plans: Cache[str, tuple[int, SparkPlan]] = Cache(most=PLANS_KEPT)
-
-    def find(self, sql: str, position: int) -> SparkPlan | None:
-        """The plan of a text as of a journal position."""
-        with self._lock:
-            known = self._plans.get(sql)
-        return known[1] if known is not None and known[0] == position else None
-
-    def keep(self, sql: str, position: int, plan: SparkPlan) -> None:
-        if plan.operator != TreePlan.operator or len(sql) > PLAN_TEXT_MAX:
-            return
-        with self._lock:
-            self._plans.put(sql, (position, plan))
-
-
 class Executor:
-    """Runs statements against one session."""
+    """Runs statements against one session.
+
+    It keeps the plans of questions that aggregate trees answer: parsing and planning take longer than the answer. Other
+    questions wait for Spark anyway.
+    """
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._plans = PlanCache()
+        self._lock = threading.Lock()
+        self._plans: Cache[str, tuple[int, SparkPlan]] = Cache(most=PLANS_KEPT)  # with the journal position
 
     def execute(self, sql: str, params: Params = None, owner: str | None = None) -> Result:
         """Run one or more statements; the last one's result. `owner` is the owner of new queries that name none."""
@@ -80,11 +53,12 @@ class Executor:
             return self._execute(sql, params, owner)
 
     def _execute(self, sql: str, params: Params, owner: str | None) -> Result:
-        known = None if params else self._plans.find(sql, self._session.catalog.state.position)
-        if known is not None:
+        with self._lock:
+            position, plan = self._plans.get(sql) or (None, None)
+        if not params and plan is not None and position == self._session.catalog.state.position:
             self._session.statements.next_step(sql)
             with self._session.statements.light_turn():
-                return self._answer_again(sql, known)
+                return self._answer_again(sql, plan)
         result = done("OK")
         on_error: st.OnError = "none"
         with loading():
@@ -102,7 +76,7 @@ class Executor:
                     result = self._run(step)
                 else:
                     with self._session.statements.light_turn():
-                        keep = partial(self._plans.keep, sql) if len(steps) == 1 and not params else None
+                        keep = partial(self._keep, sql) if len(steps) == 1 and not params else None
                         result = self._run_step(step, on_error, owner, keep)
             except PenstockError as failure:
                 self._session.damage.note_failure(failure)
@@ -134,6 +108,11 @@ class Executor:
         if changes_something(first):
             names = [query.name for query in step] if isinstance(step, list) else names_of(step)
             self._session.audit.note(action_of(first), names, outcome)
+
+    def _keep(self, sql: str, position: int, plan: SparkPlan) -> None:
+        if plan.operator == TreePlan.operator and len(sql) <= PLAN_TEXT_MAX:
+            with self._lock:
+                self._plans.put(sql, (position, plan))
 
     def _answer_again(self, sql: str, plan: SparkPlan) -> Result:
         try:
