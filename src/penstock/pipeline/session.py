@@ -21,9 +21,8 @@ from pyspark.sql import SparkSession
 import penstock
 from penstock.errors import error
 from penstock.functions.regular_expressions import FUNCTIONS, SPARK_PREFIX, call_text_function
-from penstock.pipeline.cluster_security import security_settings
 from penstock.pipeline.jobs import local_cores, pool_settings, register_function, slots
-from penstock.pipeline.jvm import java_settings, launch_java, link_home
+from penstock.pipeline.jvm import java_settings, launch_java, link_home, security_settings
 from penstock.settings import Settings
 
 _LOCAL = {

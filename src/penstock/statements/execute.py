@@ -15,7 +15,7 @@ from penstock.sql import statements as st
 from penstock.sql import user_statements as us
 from penstock.sql.parse import parse_script
 from penstock.sql.plan import SparkPlan, TreePlan
-from penstock.statements import admin, alter_query, create_query, definitions, explain, select, show, sinks
+from penstock.statements import admin, definitions, explain, query_statements, select, show, sinks
 from penstock.statements.permissions import (
     action_of,
     changes_something,
@@ -63,7 +63,7 @@ class Executor:
         on_error: st.OnError = "none"
         with loading():
             statements = parse_script(sql, params)
-            steps = list(create_query.runs(statements))
+            steps = list(query_statements.runs(statements))
         check_statements(statements, self._session.users, self._session.audit)
         owner = owner or _user()
         for step in steps:
@@ -89,20 +89,20 @@ class Executor:
 
     def _run_step(
         self,
-        step: st.Statement | list[create_query.Registering],
+        step: st.Statement | list[query_statements.Registering],
         on_error: st.OnError,
         owner: str | None,
         keep: Callable[[int, SparkPlan], None] | None,
     ) -> Result:
         if isinstance(step, list):
-            return create_query.create_queries(self._session, step, on_error, owner)
+            return query_statements.create_queries(self._session, step, on_error, owner)
         if isinstance(step, st.CreateSink):
             return sinks.create_sink(self._session, step, owner)
         if isinstance(step, st.Select):
             return select.select(self._session, step, keep)
         return self._run(step)
 
-    def _note(self, step: st.Statement | list[create_query.Registering], outcome: str) -> None:
+    def _note(self, step: st.Statement | list[query_statements.Registering], outcome: str) -> None:
         """One line of the audit per change, done or refused."""
         first = step[0] if isinstance(step, list) else step
         if changes_something(first):
@@ -131,7 +131,7 @@ class Executor:
         statements = self._session.statements
         try:
             with statements.enter(f"CREATE QUERY, {len(queries)} of them", caller), statements.light_turn():
-                done = create_query.register(self._session, queries, on_error, owner or _user())
+                done = query_statements.register(self._session, queries, on_error, owner or _user())
         except PenstockError as failure:
             self._session.audit.note("CREATE QUERY", [str(query["name"]) for query in queries], failure.condition)
             raise
@@ -162,10 +162,10 @@ _FUNCTIONS: dict[type[st.Statement], Callable[[Session, Any], Result]] = {
     st.Insert: definitions.insert,
     st.Update: definitions.update,
     st.Delete: definitions.delete,
-    st.AlterQuery: alter_query.alter_query,
-    st.DescribeQuery: alter_query.describe_query,
-    st.PauseQuery: alter_query.pause_or_resume,
-    st.ResumeQuery: alter_query.pause_or_resume,
+    st.AlterQuery: query_statements.alter_query,
+    st.DescribeQuery: query_statements.describe_query,
+    st.PauseQuery: query_statements.pause_or_resume,
+    st.ResumeQuery: query_statements.pause_or_resume,
     us.CreateUser: admin.create_user,
     us.AlterUser: admin.alter_user,
     us.CreateToken: admin.create_token,
