@@ -154,11 +154,8 @@ def _parse_type(text: str) -> tuple[Type, str]:
                 continue
             return Type("STRUCT", fields=tuple(fields)), _expect(rest, ">")
     if name not in SCALARS:
-        raise error(
-            "type_mismatch",
-            detail=f'"{name}" is not a type',
-            hint="types are " + ", ".join([*SCALARS, "DECIMAL", "ARRAY<...>", "STRUCT<...>"]),
-        )
+        hint = "types are " + ", ".join([*SCALARS, "DECIMAL", "ARRAY<...>", "STRUCT<...>"])
+        raise error("type_mismatch", detail=f'"{name}" is not a type', hint=hint)
     sized = re.match(r"\(\s*\d+\s*\)", rest)
     return Type(name), rest[sized.end() :] if sized else rest
 

@@ -73,7 +73,7 @@ class SelectSubscription:
 
     def _begin_at(self, cycle: int) -> None:
         """The cycle before must be known, so that new rows can be distinguished from older ones."""
-        held = self._held(cycle - 1)
+        held = self._standing.held(self._name, cycle - 1)
         if self._changes:
             self._inside = held.inside()
         self._begin_with(held)
@@ -111,7 +111,7 @@ class SelectSubscription:
         """The current answer; complete, so a query that fills its window is waited for, cycle by cycle."""
         if not self._standing.is_ready(self._name, timeout_s):
             return None
-        held = self._held(None)
+        held = self._standing.held(self._name, None)
         inside = held.inside()
         self._inside = inside if self._changes else self._inside
         self._begin_with(held)
@@ -149,13 +149,10 @@ class SelectSubscription:
             # While it rested there were no answers; all that came meanwhile comes with the first one.
             cycle = self._standing.next_answer(before.query_id, before.cycle)
             self._rested = False
-            held = self._held(cycle)
+            held = self._standing.held(self._name, cycle)
             if held.operator != before.operator:
                 raise answered_otherwise(held.cycle)
             return held
-
-    def _held(self, cycle: int | None) -> AnswerAt:
-        return self._standing.held(self._name, cycle)
 
     def _event(self, held: AnswerAt, entered: Ids, left: pa.Table | None) -> Event:
         if left is not None and left.num_rows:

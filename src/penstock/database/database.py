@@ -305,11 +305,9 @@ class Database(Parts):
         try:
             return self.ingest.push(table, data, idempotency_key).result(timeout=PUSH_TIMEOUT_S)
         except TimeoutError:
-            raise error(
-                "too_busy",
-                detail=f"the readings were not on disk after {PUSH_TIMEOUT_S:.0f} s; they may still get there",
-                hint="send them again with the same Idempotency-Key",
-            ) from None
+            detail = f"the readings were not on disk after {PUSH_TIMEOUT_S:.0f} s; they may still get there"
+            hint = "send them again with the same Idempotency-Key"
+            raise error("too_busy", detail=detail, hint=hint) from None
 
     def write_lines(self, body: bytes, precision: str = "ns") -> LineReport:
         """Store points of the line protocol; returns when the good ones are on disk."""

@@ -188,11 +188,9 @@ class SystemTables:
         with self._parts.standing.locked() as store:
             newest = store.newest.get(table.id, np.empty(0, np.int64))
             sids = store.state.rows(table.id).sids if table.id in store.state.tables_by_id else np.empty(0, np.int32)
-        found: dict[int, int] = {}
-        for vid in np.flatnonzero(newest[: len(sids)] > NEVER).tolist():
-            sid = int(sids[vid])
-            found[sid] = max(found.get(sid, NEVER), int(newest[vid]))
-        return found
+        versions = np.flatnonzero(newest[: len(sids)] > NEVER)
+        order = versions[np.argsort(newest[versions])]
+        return dict(zip(sids[order].tolist(), newest[order].tolist(), strict=True))  # the latest of a sensor comes last
 
 
 def _count_files(folder: Path) -> int:

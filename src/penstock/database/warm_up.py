@@ -11,6 +11,7 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 from penstock.database.database import Database
@@ -60,12 +61,7 @@ def warm_up(progress: Callable[[str], None], again: bool = False) -> Path:
 
 
 def _train(folder: Path, archive: Path) -> None:
-    def training_engine(*arguments: object) -> Engine:
-        engine = Engine(*arguments)  # type: ignore[arg-type]
-        engine.train = archive
-        return engine
-
-    database = Database(Settings(data=str(folder)), engine=training_engine)
+    database = Database(Settings(data=str(folder)), engine=partial(Engine, train=archive))
     with _silence():
         database.start()
     try:

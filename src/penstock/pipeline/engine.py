@@ -43,9 +43,15 @@ _RETRY_SECONDS = (0.2, 1.0, 2.0, 5.0, 10.0)
 
 
 class Engine:
-    """The running pipeline of one data folder."""
+    """The running pipeline of one data folder. With `train` its JVM writes a class archive there when it ends."""
 
-    def __init__(self, folder: DataFolder, settings: Settings, on_commit: Callable[[CommitRecord], None]) -> None:
+    def __init__(
+        self,
+        folder: DataFolder,
+        settings: Settings,
+        on_commit: Callable[[CommitRecord], None],
+        train: Path | None = None,
+    ) -> None:
         self.folder = folder
         self.settings = settings
         self.commits = CommitStore(folder)
@@ -66,7 +72,7 @@ class Engine:
         self._committing = threading.Lock()
         self.spark: SparkSession | None = None
         self._scratch = folder.tmp / "spark"
-        self.train: Path | None = None
+        self._train = train
         self._warmed = False
         self._preparing: threading.Thread | None = None
 
@@ -99,7 +105,7 @@ class Engine:
         return run_tasks(self.spark, tasks, self.settings.statement_timeout_s)
 
     def _start_spark(self) -> None:
-        self.spark = start_session(self.settings, self._scratch, self.train)
+        self.spark = start_session(self.settings, self._scratch, self._train)
         with cycle_workers():
             self.spark.dataSource.register(PenstockSource)
         with history_workers(self.spark):

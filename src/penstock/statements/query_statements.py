@@ -167,10 +167,8 @@ def _plan_all(
             _check_room(session, len(made))
             reads = named_in(query.asks) if count > 1 else reads  # before planning, which spends the tree
             state = together.state_for(reads)
-            plan = _plan(session, query.name, query.asks, state)
-            new = _new_query(session, query, query.asks, plan, state, together.coming)
-            became.append(notices_of(session.standing, query.name, plan, query.facts.get("strategy"), state))
-            made[query.name] = new
+            made[query.name], notices = _planned(session, query, query.asks, state, together.coming)
+            became.append(notices)
         except PenstockError as failure:
             if query.statement is not None and failure.sql is None:
                 query.statement.point(failure)
@@ -194,30 +192,20 @@ def _first_of(bad: list[PenstockError]) -> PenstockError:
 def _check_room(session: Session, coming: int) -> None:
     most = session.settings.queries_max
     if len(session.catalog.state.queries) + coming >= most:
-        raise error(
-            "limit_reached",
-            detail=f"this server keeps at most {most} standing queries",
-            hint="drop some, or raise queries_max",
-        )
+        hint = "drop some, or raise queries_max"
+        raise error("limit_reached", detail=f"this server keeps at most {most} standing queries", hint=hint)
 
 
-def _plan(session: Session, name: str, select: st.Select, state: CatalogState) -> Plan:
+def _planned(
+    session: Session, query: RequestedQuery, select: st.Select, state: CatalogState, coming: Sequence[QueryDefinition]
+) -> tuple[NewQuery, tuple[str, ...]]:
+    """A query as the catalog takes it, and its notices."""
     for kind, names in (("query", state.queries), ("table", state.tables), ("rollup", state.rollups)):
-        if name in names:
-            raise error("already_exists", kind=kind, name=name)
+        if query.name in names:
+            raise error("already_exists", kind=kind, name=query.name)
     plan = plan_of(session, select, standing=True, state=state)
     check_window(session.settings, plan)
-    return plan
-
-
-def _new_query(
-    session: Session,
-    query: RequestedQuery,
-    select: st.Select,
-    plan: Plan,
-    state: CatalogState,
-    coming: Sequence[QueryDefinition],
-) -> NewQuery:
+    notices = notices_of(session.standing, query.name, plan, query.facts.get("strategy"), state)
     tables, queries, functions = reads_of(plan, state)
     if evaluated_by_spark(plan) and plan.spark is not None:
         session.wait_for_own_writes()
@@ -227,7 +215,8 @@ def _new_query(
         check_join_fits(plan.window_join, session.folder.log, session.settings)
     start_us = _start_of(session, plan, state)
     plan = registered(plan, f"{query.name}@{state.position}", start_us)
-    return NewQuery(query.name, select.sql, stored(plan), tables, queries, functions, start_us, **query.facts)
+    new = NewQuery(query.name, select.sql, stored(plan), tables, queries, functions, start_us, **query.facts)
+    return new, notices
 
 
 def stored(plan: Plan) -> dict[str, Any]:
@@ -246,11 +235,9 @@ def check_window(settings: Settings, plan: Plan) -> None:
     most = settings.query_rows_max
     for window in all_windows(plan):
         if isinstance(window, RowsWindow) and window.count > most:
-            raise error(
-                "limit_reached",
-                detail=f"a query's window has at most {most} rows; this one has {window.count}",
-                hint="ask for fewer rows or for a time, or raise query_rows_max",
-            )
+            detail = f"a query's window has at most {most} rows; this one has {window.count}"
+            hint = "ask for fewer rows or for a time, or raise query_rows_max"
+            raise error("limit_reached", detail=detail, hint=hint)
 
 
 def _start_of(session: Session, plan: Plan, state: CatalogState) -> int | None:

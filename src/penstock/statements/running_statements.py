@@ -204,11 +204,9 @@ class RunningStatements:
         if len(self._queue) < WAITING_MAX and (not statement.limited or own < WAITING_PER_USER):
             return
         whose = "of this user " if own >= WAITING_PER_USER and statement.limited else ""
-        raise error(
-            "too_busy",
-            detail=f"{own if whose else len(self._queue)} statements {whose}wait already",
-            hint="SHOW STATEMENTS lists them; CANCEL STATEMENT 'id' ends one",
-        )
+        detail = f"{own if whose else len(self._queue)} statements {whose}wait already"
+        hint = "SHOW STATEMENTS lists them; CANCEL STATEMENT 'id' ends one"
+        raise error("too_busy", detail=detail, hint=hint)
 
     def _wait(self, statement: RunningStatement, until: Callable[[], bool]) -> None:
         """Wait for a turn. Called under the lock, which is released while it waits."""
@@ -221,11 +219,9 @@ class RunningStatements:
                     raise statement.cancellation.failure()
                 left = statement.cancellation.left_s()
                 if left is not None and left <= 0:
-                    raise error(
-                        "too_busy",
-                        detail=f"the statement waited {statement.timeout_s:g} s for its turn",
-                        hint="SHOW STATEMENTS lists those that run; CANCEL STATEMENT 'id' ends one",
-                    )
+                    detail = f"the statement waited {statement.timeout_s:g} s for its turn"
+                    hint = "SHOW STATEMENTS lists those that run; CANCEL STATEMENT 'id' ends one"
+                    raise error("too_busy", detail=detail, hint=hint)
                 self._changed.wait(left)
         finally:
             statement.waits = False

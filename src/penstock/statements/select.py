@@ -153,8 +153,5 @@ def _unobserved(session: Session, plan: SparkPlan, table: pa.Table) -> tuple[str
 def refuse_subscribe(session: Session, statement: st.Subscribe) -> Result:
     """SUBSCRIBE needs a line that stays open."""
     session.definition(statement.name)
-    raise error(
-        "not_supported",
-        feature="SUBSCRIBE in a single request",
-        hint=f"use `penstock sql`, the client's subscribe, or GET /v1/queries/{statement.name}/events",
-    )
+    hint = f"use `penstock sql`, the client's subscribe, or GET /v1/queries/{statement.name}/events"
+    raise error("not_supported", feature="SUBSCRIBE in a single request", hint=hint)

@@ -87,8 +87,6 @@ class Session:
         standing = self.standing
         standing.feed.wait(lambda: standing.store.state.position >= known[1], standing.intervals.own_writes_s)
         if definition.id not in standing.store.state.queries_by_id:
-            raise error(
-                "not_ready",
-                detail=f'query "{definition.name}" is registered; the next cycle takes it in',
-                hint="ask again in a moment",
-            )
+            detail = f'query "{definition.name}" is registered; the next cycle takes it in'
+            hint = "ask again in a moment"
+            raise error("not_ready", detail=detail, hint=hint)
