@@ -181,8 +181,7 @@ class Costs:
         """The costs of one query, over all cycles or evaluations so far."""
         with self._lock:
             at = self._place(query_id)
-            figures = self._sums[at].tolist() if at is not None else [0.0] * _FIGURES
-        evaluations, ms, rows, size, asked_ms = figures
+            evaluations, ms, rows, size, asked_ms = self._sums[at].tolist() if at is not None else [0.0] * _FIGURES
         times = {"ms": round(ms, 3), "asked_ms": round(asked_ms, 3)}
         return {"evaluations": int(evaluations), **times, "rows": int(rows), "bytes": int(size)}
 

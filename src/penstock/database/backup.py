@@ -134,21 +134,14 @@ def _copy_snapshot(snapshot: Path, target: Path, link: bool, progress: BackupPro
             progress.take(sums[name].size)
         else:
             sums[name] = copy_file(source, copy, progress.take)
-            problem = _damage(copy)
-            if problem is not None:
-                damaged.append(f"{name}: {problem}")
+            try:
+                verify_data(copy)  # it may carry checksums of its own
+            except (pa.ArrowException, OSError, ValueError) as problem:
+                detail = str(problem).split("\n", 1)[0]
+                damaged.append(f"{name}: {detail}")
         progress.files += 1
     write_manifest(target, sums, damaged)
     return damaged
-
-
-def _damage(path: Path) -> str | None:
-    """What is wrong with a file that carries checksums of its own; None where nothing is."""
-    try:
-        verify_data(path)
-    except (pa.ArrowException, OSError, ValueError) as problem:
-        return str(problem).split("\n", 1)[0]
-    return None
 
 
 def _link_folder(root: Path, log: StreamLog, target: Path) -> None:

@@ -21,6 +21,7 @@ from penstock.catalog.entry import Entry
 from penstock.clock import SECOND, Clock
 from penstock.clock_guard import GuardedClock, clock_status
 from penstock.cycle.commits import CommitRecord, read_newest_end
+from penstock.cycle.culprits import find_poison
 from penstock.cycle.folder import DataFolder, FolderLock
 from penstock.cycle.lag import LAG_MAX
 from penstock.cycle.offset import Offset
@@ -29,7 +30,6 @@ from penstock.database.backup import BackupProgress, back_up
 from penstock.database.lost_definitions import reserve_lost
 from penstock.database.observer import Observer
 from penstock.database.parts import Parts
-from penstock.database.quarantine import Quarantine
 from penstock.database.sampler import Sampler
 from penstock.database.status import LINES, WAYS_IN, failures, status
 from penstock.database.system_tables import SystemTables
@@ -399,3 +399,33 @@ class Database(Parts):
             return back_up(self.folder, self.log, target, link, progress)
         finally:
             self.backups.pop(str(target), None)
+
+
+class Quarantine:
+    """Takes queries that stop cycles out of them, by an entry in the journal, until they are resumed.
+
+    These are the queries that a cycle failed with, and those that a trial finds.
+    """
+
+    def __init__(self, catalog: Catalog, folder: DataFolder, settings: Settings) -> None:
+        self._catalog = catalog
+        self._folder = folder
+        self._settings = settings
+
+    def trace(self, start: Offset, stopping: threading.Event) -> bool:
+        """Find what stops the cycle from an offset on and take it out; False where nothing was found."""
+        found = find_poison(self._folder, self._settings, start, stopping)
+        _log.warning(
+            "looked into the cycle by %d tries: %d queries stop it; %s",
+            found["tries"],
+            len(found["queries"]),
+            found["unexplained"] or "nothing else does",
+        )
+        return self.take(found["queries"], found["table"])
+
+    def take(self, reasons: Mapping[int, str], table_id: int | None = None) -> bool:
+        """Take queries, and a table's readings up to now, out of the cycles; False where nothing is left to take out."""
+        taken = self._catalog.quarantine_queries(reasons, table_id)
+        for query in taken:
+            _log.warning('query "%s" was taken out of the cycles: %s', query.name, query.quarantined)
+        return bool(taken) or table_id is not None

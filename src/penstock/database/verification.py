@@ -36,7 +36,6 @@ from penstock.streams.log.segments import first_missing, list_what_is_there, par
 
 Took = Callable[[int], None]
 _UNREADABLE = (OSError, pa.ArrowException, ValueError, KeyError, TypeError, IndexError, OverflowError, PenstockError)
-_CACHED = getattr(os, "POSIX_FADV_DONTNEED", None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +51,8 @@ def files_of(root: Path) -> Iterator[tuple[Path, str]]:
     """Every file that has a checksum or a form, with its kind, in order."""
     for folder, kind in _FOLDERS.items():
         if (root / folder).is_dir():
-            yield from ((path, kind) for path in sorted((root / folder).rglob("*")) if _is_kept(path))
+            found = sorted(path for path in (root / folder).rglob("*") if path.suffix in _SUFFIXES)
+            yield from ((path, kind) for path in found if path.is_file())
     yield from ((root / name, kind) for name, kind in _FILES.items() if (root / name).is_file())
 
 
@@ -69,12 +69,8 @@ _FILES = {"security/accounts.json": "accounts", "folder_id": "folder_id", "usage
 _SUFFIXES = (".arrow", ".parquet", ".jsonl", ".json", ".zst")
 
 
-def _is_kept(path: Path) -> bool:
-    return path.is_file() and path.suffix in _SUFFIXES
-
-
 def verify_file(root: Path, path: Path) -> str | None:
-    """What is wrong with a file; None if it is intact or gone. Reads the disk, not the cache, where the system allows it."""
+    """What is wrong with a file; None if it is intact or gone. Reads the disk, not the cache."""
     try:
         _drop_cache(path)
         forget_whole(path)
@@ -190,10 +186,8 @@ def _newest_record(root: Path) -> CommitRecord | None:
 
 def _drop_cache(path: Path) -> None:
     """Have the next read come from the disk: what rots there does not rot in memory."""
-    if _CACHED is None:
-        return
     with path.open("rb") as file:
-        os.posix_fadvise(file.fileno(), 0, 0, _CACHED)
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 BYTES_PER_S = 10_000_000

@@ -79,6 +79,8 @@ def _describe_query(session: Session, definition: QueryDefinition, answer: Query
     message = failure.message if message is None and failure is not None else message
     message = definition.quarantined or message
     state, progress = _state(session, definition, plan, answer, message)
+    kept = answer is not None or plan.spark is not None
+    memory = session.standing.memory_of(definition.id) + session.on_demand.memory_of(definition.id) if kept else None
     return {
         "name": definition.name,
         "id": definition.id,
@@ -94,7 +96,7 @@ def _describe_query(session: Session, definition: QueryDefinition, answer: Query
         "error": message,
         "strategy": session.standing.strategy_of(definition.id) if answer is not None else None,
         "strategy_asked": definition.strategy,
-        "memory": _memory(session, definition.id) if answer is not None or plan.spark is not None else None,
+        "memory": memory,
         "invocations": session.usage.invocations(definition.id),
         "last_invoked": session.usage.last_us(definition.id),
         "seconds": session.evaluator.seconds(definition.id),
@@ -126,10 +128,6 @@ def _reader_failure(session: Session, query_id: int) -> str | None:
         return None
     joins = (store.answers[store.state.queries[name].id].error for name in store.joins_read(query_id))
     return store.reader_failures.get(query_id) or next((why for why in joins if why is not None), None)
-
-
-def _memory(session: Session, query_id: int) -> int:
-    return session.standing.memory_of(query_id) + session.on_demand.memory_of(query_id)
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,8 +60,14 @@ def explain(session: Session, statement: st.Explain) -> Result:
     if plan.aggregation is not None:
         lines = [*plan_lines(plan.aggregation, state), *lines]
     if isinstance(statement.target, str):
-        heard = _heard(session, plan)
-        lines = [*heard, *_kept(session, statement.target), *_ran(session, statement.target), *lines]
+        with session.standing.locked() as store:
+            heard = [_coverage(store, use) for use in looks_of(plan)]
+        lines = [
+            *dict.fromkeys(line for line in heard if line is not None),
+            *_kept(session, statement.target),
+            *_ran(session, statement.target),
+            *lines,
+        ]
     return _shown([*text.splitlines(), *lines])
 
 
@@ -131,13 +137,6 @@ def _kept(session: Session, name: str) -> list[str]:
             lines += result_slice_lines(store.slices, definition.id)
             lines += scalar_slice_lines(store.slices, definition.id, answer.scalars)
         return [lines[0], *told, *lines[1:]]
-
-
-def _heard(session: Session, plan: Plan) -> list[str]:
-    """How many of its sensors there are, and how many of them are missing."""
-    with session.standing.locked() as store:
-        found = [_coverage(store, use) for use in looks_of(plan)]
-    return list(dict.fromkeys(line for line in found if line is not None))
 
 
 def _coverage(nows: StreamClocks, use: StreamUse) -> str | None:

@@ -320,20 +320,16 @@ def beyond_retention(standing: StandingQueries, name: str, plan: Plan, state: Ca
     asked = plan.aggregation
     if asked is not None and (asked.latch is not None or find_match(asked, state) is not None):
         return None  # its state outlives the readings, or a rollup has them
-    for table, window in _looks(plan, state):
+    looks = [(state.tables_by_id[use.table_id], use.window) for use in looks_of(plan)]
+    streams = [relation for relation in plan.relations if relation.kind == "stream"]
+    looks += [(state.tables[r.table], r.window) for r in streams if r.window is not None]
+    for table, window in looks:
         keep_us = table.options.retention_us
         back_us = _reaches_back(standing, table, window)
         if keep_us is not None and back_us is not None and back_us > keep_us:
             kept = f'table "{table.name}" keeps readings for {format_duration(keep_us)}'
             return f'query "{name}" asks for more than there will be: {kept}; its answers say complete_from'
     return None
-
-
-def _looks(plan: Plan, state: CatalogState) -> Iterator[tuple[Table, Window]]:
-    yield from ((state.tables_by_id[use.table_id], use.window) for use in looks_of(plan))
-    for relation in plan.relations:
-        if relation.kind == "stream" and relation.window is not None:
-            yield state.tables[relation.table], relation.window
 
 
 def _reaches_back(standing: StandingQueries, table: Table, window: Window) -> int | None:
