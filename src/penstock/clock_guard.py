@@ -256,7 +256,10 @@ class GuardedClock:
             passed = self._look()[0]
             line = self._line
         with self._files:
-            if self._root is not None and (self._shared is None or _differ(line, self._shared, passed)):
+            # Whether the lines are apart, now or in a while: one may run at half pace.
+            shared, times = self._shared, (passed, passed + MINUTE)
+            moved = shared is None or any(abs(line.at(at) - shared.at(at)) > _MOVED_US for at in times)
+            if self._root is not None and moved:
                 replace_file(self._root.joinpath(*_SHARED), json.dumps(asdict(line)).encode())
                 self._shared = line
         if passed - self._saved_us >= _SAVE_US:
@@ -303,11 +306,6 @@ def clock_status(clock: Clock) -> ClockStatus:
 def retention_now_us(clock: Clock) -> int:
     """The NOW that retention measures ages at."""
     return clock.retention_us() if isinstance(clock, GuardedClock) else clock.now_us()
-
-
-def _differ(line: Line, other: Line, passed: int) -> bool:
-    """Whether two lines are apart, now or in a while: one may run at half pace."""
-    return any(abs(line.at(at) - other.at(at)) > _MOVED_US for at in (passed, passed + MINUTE))
 
 
 def _read_saved(path: Path) -> _Saved | None:

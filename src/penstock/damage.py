@@ -59,6 +59,7 @@ class DamageReport:
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        self._file = root / FOLDER / _REPORT
         self._lock = threading.Lock()
         self._known: dict[str, Damage] = {}
         self._unlisted: dict[str, tuple[str, int]] = {}  # open, without room: kind and since when, by file
@@ -70,10 +71,6 @@ class DamageReport:
             self._unlisted = {str(file): (str(kind), int(at)) for file, (kind, at) in stored["unlisted"].items()}
         except (OSError, ValueError, TypeError, KeyError, AttributeError):
             pass  # soft: without it the time of discovery begins anew
-
-    @property
-    def _file(self) -> Path:
-        return self.root / FOLDER / _REPORT
 
     def note(self, path: Path | str, kind: str, detail: str, healed: bool = False) -> None:
         """A file is damaged. The first time that it was found stays."""

@@ -53,13 +53,10 @@ def sum_file(path: Path, took: Took = no_progress, also: Callable[[bytes], objec
 
 def list_files(folder: Path) -> Iterator[str]:
     """The files that a manifest has to name, by their paths inside the folder, in order."""
-    for at, folders, names in os.walk(folder):
-        folders.sort()
-        inside = Path(at).relative_to(folder)
-        top = inside == Path(".")
-        if top:
-            folders[:] = [name for name in folders if name not in NOT_LISTED]
-        yield from (str(inside / name) for name in sorted(names) if not (top and name in NOT_LISTED))
+    for top in sorted(folder.iterdir()):
+        if top.name not in NOT_LISTED:
+            found = sorted(top.rglob("*")) if top.is_dir() else [top]
+            yield from (str(path.relative_to(folder)) for path in found if not path.is_dir())
 
 
 def write_manifest(folder: Path, sums: Mapping[str, FileSum], damaged: list[str]) -> None:

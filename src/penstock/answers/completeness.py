@@ -89,11 +89,8 @@ class Completeness:
         Where a rollup has what the log has no more (`rolled`), it has the first readings of sensors that are as old, too.
         """
         seen = state.observations(table.id)
-        opened: dict[int, int] = {}
-        for sid in surviving(predicate, state.rows(table.id)).tolist():
-            spans = seen.get(sid)
-            if spans and spans[-1][1] is None:
-                opened[sid] = spans[-1][0]
+        newest = {s: seen[s][-1] for s in surviving(predicate, state.rows(table.id)).tolist() if seen.get(s)}
+        opened = {sid: began_us for sid, (began_us, ended_us) in newest.items() if ended_us is None}
         if table.options.time == "transaction":
             return max(opened.values(), default=None)
         begins_us = self._first_readings.begins(table.id) if rolled else None

@@ -33,24 +33,22 @@ class Backlog:
     def __init__(self, folder: Path, most_bytes: int) -> None:
         self._folder = folder
         self._most = most_bytes
-        self._files: deque[Path] = deque()
-        self._sizes: dict[Path, int] = {}
+        self._files: dict[Path, int] = {}  # with their sizes, the oldest first
         self._loaded: deque[SinkBatch] = deque()
         self.count = 0  # batches that wait here; any thread may look
         self._was_lost = False
         if folder.is_dir():
             sweep(folder)
-            self._files.extend(sorted(folder.glob("*.arrow")))
-            self._sizes = {path: path.stat().st_size for path in self._files}
+            self._files = {path: path.stat().st_size for path in sorted(folder.glob("*.arrow"))}
             self.count = sum(int(path.stem.split("-")[2]) for path in self._files)
 
     @property
     def is_full(self) -> bool:
-        return sum(self._sizes.values()) >= self._most
+        return sum(self._files.values()) >= self._most
 
     @property
     def last_cycle(self) -> int | None:
-        return int(self._files[-1].stem.split("-")[1]) if self._files else None
+        return int(next(reversed(self._files)).stem.split("-")[1]) if self._files else None
 
     def append(self, batches: Sequence[SinkBatch]) -> None:
         """Keep batches, durably."""
@@ -65,15 +63,14 @@ class Backlog:
         write = sealed_file(rows.schema, rows.combine_chunks().to_batches())
         path = self._folder / f"{batches[0].cycle:012d}-{batches[-1].cycle:012d}-{len(batches)}.arrow"
         store(self._folder, path, write)
-        self._files.append(path)
-        self._sizes[path] = path.stat().st_size
+        self._files[path] = path.stat().st_size
         self.count += len(batches)
 
     def first(self) -> SinkBatch | None:
         """The oldest batch; it stays until `remove_first`."""
         if not self._loaded and self._files:
             try:
-                self._loaded.extend(_read(self._files[0]))
+                self._loaded.extend(_read(next(iter(self._files))))
             except (OSError, pa.ArrowException, ValueError, KeyError, TypeError) as problem:
                 self._give_up(problem)
         return self._loaded[0] if self._loaded else None
@@ -86,7 +83,6 @@ class Backlog:
             if path.exists():
                 report.set_aside(path, "sinks", detail, healed=True)
         self._files.clear()
-        self._sizes.clear()
         self.count = 0
         self._was_lost = True
 
@@ -100,8 +96,8 @@ class Backlog:
         self.count -= 1
         if not self._loaded:
             # Until here its file stays: after a crash the sink's position says what of it was delivered.
-            path = self._files.popleft()
-            del self._sizes[path]
+            path = next(iter(self._files))
+            del self._files[path]
             path.unlink(missing_ok=True)
 
 

@@ -12,16 +12,13 @@ from penstock.clock_guard import GuardedClock, clock_status
 from penstock.errors import PenstockError
 from penstock.sql import statements as st
 from penstock.sql import user_statements as us
-from penstock.statements.replies import done, rows_of
-from penstock.statements.session import Session
+from penstock.statements.session import Session, done, rows_of
 from penstock.views.results import Result
 
 
 def create_user(session: Session, statement: us.CreateUser) -> Result:
     users = session.users
-    notices: tuple[str, ...] = ()
-    if not users.required:
-        notices = ("from now on every client has to sign in or send a token",)
+    notices = () if users.required else ("from now on every client has to sign in or send a token",)
     users.create_user(statement.name, statement.role, statement.password, statement.if_not_exists)
     return done("CREATE USER", notices)
 

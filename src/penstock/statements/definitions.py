@@ -21,8 +21,7 @@ from penstock.sql.definitions import bind_add_column, bind_create_function, bind
 from penstock.sql.plan import plan_to_json
 from penstock.sql.rollups import bind_create_rollup
 from penstock.sql.row_changes import BoundDelete, BoundUpdate, bind_delete, bind_insert, bind_update
-from penstock.statements.replies import done, matching
-from penstock.statements.session import Session
+from penstock.statements.session import Session, done, matching
 from penstock.streams.log.segments import list_what_is_there
 from penstock.streams.maintenance import own_now
 from penstock.views.results import Result

@@ -24,8 +24,7 @@ from penstock.statements.permissions import (
     shown_text,
     the_caller,
 )
-from penstock.statements.replies import done
-from penstock.statements.session import Session
+from penstock.statements.session import Session, done
 from penstock.views.results import Result
 
 # These are never kept waiting: with them a user finds out what holds the others up, and ends it.

@@ -21,9 +21,8 @@ from penstock.sql.explain.plan import explain as explain_plan
 from penstock.sql.plan import Plan, SparkPlan, StreamUse, looks_of, plan_from_json
 from penstock.sql.planning.one_shot import OneShotAggregate, asked_of_slices, asked_once
 from penstock.statements.descriptions import as_told, describe_query
-from penstock.statements.replies import rows_of
 from penstock.statements.select import answer_once, answered_from_log, asked_of_rollup, plan_of, rolled_up
-from penstock.statements.session import Session
+from penstock.statements.session import Session, rows_of
 from penstock.types import format_duration
 from penstock.views.query_state import NEVER
 from penstock.views.results import Result

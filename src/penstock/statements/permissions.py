@@ -5,6 +5,7 @@ Statements that are not listed need an admin, so a new kind of statement is rest
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 from penstock.errors import PenstockError, error
@@ -90,8 +91,7 @@ def action_of(statement: st.Statement) -> str:
         return "SHOW " + str(getattr(statement, "what", "")).upper()
     if name in _ACTIONS:
         return _ACTIONS[name]
-    words = "".join(" " + letter if letter.isupper() else letter for letter in name)
-    return words.strip().upper()
+    return re.sub(r"(?<=.)(?=[A-Z])", " ", name).upper()
 
 
 def shown_text(statement: st.Statement) -> str:

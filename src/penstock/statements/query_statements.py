@@ -47,9 +47,8 @@ from penstock.sql.planning.planner import reads_of
 from penstock.sql.query_options import query_facts
 from penstock.sql.scope import fold
 from penstock.sql.window_change import retargeted
-from penstock.statements.replies import done
 from penstock.statements.select import plan_of
-from penstock.statements.session import Session
+from penstock.statements.session import Session, done
 from penstock.types import format_duration
 from penstock.views.results import Result
 from penstock.views.standing_queries import StandingQueries

@@ -1,8 +1,9 @@
-"""What statements use of the database. `database.database.Database` is one, and makes the parts when it starts."""
+"""What statements use of the database, and how they reply. `database.database.Database` makes the parts when it starts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable
 
 import pyarrow as pa
 
@@ -25,6 +26,7 @@ from penstock.settings import Settings
 from penstock.sql.plan import SparkPlan
 from penstock.statements.running_statements import RunningStatements
 from penstock.streams.log.stream_log import StreamLog
+from penstock.views.results import Result
 from penstock.views.standing_queries import StandingQueries
 
 
@@ -90,3 +92,20 @@ class Session:
             detail = f'query "{definition.name}" is registered; the next cycle takes it in'
             hint = "ask again in a moment"
             raise error("not_ready", detail=detail, hint=hint)
+
+
+def done(tag: str, notices: tuple[str, ...] = ()) -> Result:
+    return Result(pa.table({}), done=tag, notices=notices)
+
+
+def rows_of(columns: tuple[str, ...], rows: Iterable[tuple[str | None, ...]]) -> Result:
+    kept = list(rows)
+    return Result(pa.table({c: pa.array([row[i] for row in kept], pa.string()) for i, c in enumerate(columns)}))
+
+
+def matching(pattern: str, names: Iterable[str]) -> list[str]:
+    """The names that are LIKE a pattern: % is any text, _ any character, a backslash takes the next as it is."""
+    parts = re.findall(r"\\.|.", pattern, re.DOTALL)
+    text = "".join({"%": ".*", "_": "."}.get(p, re.escape(p[-1])) for p in parts)
+    like = re.compile(text, re.DOTALL)
+    return sorted(name for name in names if like.fullmatch(name))

@@ -14,8 +14,7 @@ from penstock.errors import error, expect, suggest
 from penstock.settings import SETTINGS
 from penstock.sql import statements as st
 from penstock.sql.plan import AggregatePlan, plan_from_json
-from penstock.statements.replies import matching, rows_of
-from penstock.statements.session import Session
+from penstock.statements.session import Session, matching, rows_of
 from penstock.views.results import Result
 
 _Row = tuple[str | None, ...]

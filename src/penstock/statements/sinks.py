@@ -7,9 +7,8 @@ from penstock.errors import PenstockError, error, suggest
 from penstock.sinks.registry import check_sink
 from penstock.sql import statements as st
 from penstock.sql.plan import plan_from_json
-from penstock.statements.replies import done
 from penstock.statements.select import subscribe
-from penstock.statements.session import Session
+from penstock.statements.session import Session, done
 from penstock.types import Field
 from penstock.views.results import Event, Result
 
