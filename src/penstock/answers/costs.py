@@ -60,24 +60,21 @@ def own_ms(results: pa.Table, users: CostShares) -> tuple[Ints, Floats]:
     spent: list[float] = []
     for number, kind, payload in zip(*(told.column(n).to_pylist() for n in ("query", "kind", "payload")), strict=True):
         said = orjson.loads(payload)
-        parts = _of_join(number, said) if kind == "join_info" else _of_unit(number, said, users)
-        for sharing, ms in parts:
+        for sharing, ms in _shared(number, kind, said, users):
             queries += sharing
             spent += [ms / max(1, len(sharing))] * len(sharing)
     return np.array(queries, np.int64), np.array(spent, np.float64)
 
 
-def _of_join(number: int, said: Mapping[str, Any]) -> Iterator[tuple[list[int], float]]:
-    yield [number], said["ms"] / (1 + said.get("shared_with", 0))
-
-
-def _of_unit(table_id: int, said: Mapping[str, Any], users: CostShares) -> Iterator[tuple[list[int], float]]:
-    if "queries" in said:
+def _shared(number: int, kind: str, said: Mapping[str, Any], users: CostShares) -> Iterator[tuple[list[int], float]]:
+    """Queries that share a time, and the time. `number` is a join's query, or the table of a unit."""
+    if kind == "join_info":
+        yield [number], said["ms"] / (1 + said.get("shared_with", 0))
+    elif "queries" in said:
         yield said["queries"], said["ms"]
-        return
-    yield users.slicing.get(table_id, []), said["slices"]
-    for name, ms in said["functions"].items():
-        yield users.calling.get(name, []), ms
+    else:
+        yield users.slicing.get(number, []), said["slices"]
+        yield from ((users.calling.get(name, []), ms) for name, ms in said["functions"].items())
 
 
 CYCLES_SHOWN = 1000

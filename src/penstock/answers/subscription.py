@@ -76,7 +76,8 @@ class SelectSubscription:
         held = self._standing.held(self._name, cycle - 1)
         if self._changes:
             self._inside = held.inside()
-        self._begin_with(held)
+        self._before = held
+        held.begin(self._told)
 
     @property
     def cycle(self) -> int:
@@ -114,12 +115,9 @@ class SelectSubscription:
         held = self._standing.held(self._name, None)
         inside = held.inside()
         self._inside = inside if self._changes else self._inside
-        self._begin_with(held)
-        return self._event(held, inside, None)
-
-    def _begin_with(self, held: AnswerAt) -> None:
         self._before = held
         held.begin(self._told)
+        return self._event(held, inside, None)
 
     def _step(self) -> Event | None:
         """What one more cycle brought; None where it brought nothing."""

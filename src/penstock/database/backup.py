@@ -29,8 +29,6 @@ from penstock.errors import error
 from penstock.manifest import FileSum, copy_file, list_files, write_manifest
 from penstock.streams.log.stream_log import StreamLog
 
-_WHOLE = ("format_version", "folder_id")
-
 
 @dataclass(slots=True)
 class BackupProgress:
@@ -155,7 +153,7 @@ def _link_folder(root: Path, log: StreamLog, target: Path) -> None:
             _copy_tree(root / name, target / name)
     # The same accounts can sign in to the copy: a copy without accounts would leak the data.
     _copy_tree(root / "security", target / "security")
-    for name in _WHOLE:
+    for name in ("format_version", "folder_id"):
         shutil.copy2(root / name, target / name)
 
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pyarrow as pa
 from prometheus_client.core import Metric
@@ -50,6 +50,7 @@ from penstock.settings import Settings
 from penstock.sinks.runner import SinkRunner
 from penstock.sql.plan import ResamplePlan, SparkPlan, TreePlan
 from penstock.sql.statement_parts import AsOf
+from penstock.sql.statements import OnError
 from penstock.statements.descriptions import as_told, describe_queries, describe_query, describe_table
 from penstock.statements.execute import Executor
 from penstock.statements.permissions import the_caller
@@ -316,7 +317,7 @@ class Database(Parts):
     def register(
         self,
         queries: Sequence[tuple[str, str] | Mapping[str, Any]],
-        on_error: Literal["none", "rest"] = "none",
+        on_error: OnError = "none",
         owner: str | None = None,
     ) -> list[dict[str, Any]]:
         """Create many queries with one sync, from (name, SELECT) or records; `none`: one mistake refuses them all."""

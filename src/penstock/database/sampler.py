@@ -7,6 +7,7 @@ logged. The sample is read from the log's newest files, apart from ingest, so no
 
 from __future__ import annotations
 
+import contextlib
 import math
 import threading
 import time
@@ -196,18 +197,14 @@ class Rates:
         marks: dict[int, deque[_Mark]] = {}
         for table in tables:
             kept = self._marks.get(table.id) or deque([self._nothing()], maxlen=_MARKS)
-            try:
-                kept.append(self._mark_of(table, at_s, kept[-1]))
-            except PenstockError:
-                continue  # dropped a moment ago
-            marks[table.id] = kept
+            last = kept[-1]
+            with contextlib.suppress(PenstockError):  # dropped a moment ago
+                total = self._ingest.counters(table.name)["accepted"]
+                # A copy: ingest returns a view of an array five times as large.
+                by_sid = last.by_sid if total == last.total else self._ingest.sensors(table.name)["accepted"].copy()
+                kept.append(_Mark(at_s, total, by_sid))
+                marks[table.id] = kept
         self._marks, self._marked_s = marks, at_s
-
-    def _mark_of(self, table: Table, at_s: float, last: _Mark) -> _Mark:
-        total = self._ingest.counters(table.name)["accepted"]
-        # A copy: ingest returns a view of an array five times as large.
-        by_sid = last.by_sid if total == last.total else self._ingest.sensors(table.name)["accepted"].copy()
-        return _Mark(at_s, total, by_sid)
 
     def _nothing(self) -> _Mark:
         """Before the last mark a table that it does not have had no readings."""

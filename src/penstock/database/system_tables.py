@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -79,7 +80,7 @@ class SystemTables:
                     "sensors": rows.current().num_rows,
                     "open": parts.observer.manager.open_count(table.id),
                     "rows": heads.get(table.id, 0),
-                    "files": sum(1 for _ in (parts.folder.log / str(table.id)).glob("*")),
+                    "files": _count_files(parts.folder.log / str(table.id)),
                     "rows_per_s": parts.sampler.rates.of(table),
                     "refused": sum(counters["refused"].values()),
                     "newest": latest if latest > NEVER else None,
@@ -189,3 +190,10 @@ class SystemTables:
         versions = np.flatnonzero(newest[: len(sids)] > NEVER)
         order = versions[np.argsort(newest[versions])]
         return dict(zip(sids[order].tolist(), newest[order].tolist(), strict=True))  # the latest of a sensor comes last
+
+
+def _count_files(folder: Path) -> int:
+    try:
+        return sum(1 for _ in folder.iterdir())
+    except FileNotFoundError:  # nothing came yet, or the table was dropped a moment ago
+        return 0

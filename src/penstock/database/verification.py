@@ -34,7 +34,6 @@ from penstock.streams.ingest.idempotency import bad_lines
 from penstock.streams.log.checksums import check_file, check_schema, check_seal, forget_whole
 from penstock.streams.log.segments import first_missing, list_what_is_there, parse_segment
 
-Took = Callable[[int], None]
 _UNREADABLE = (OSError, pa.ArrowException, ValueError, KeyError, TypeError, IndexError, OverflowError, PenstockError)
 
 
@@ -129,7 +128,7 @@ def verify_data(path: Path) -> None:
         raise ValueError(f"it holds {rows} rows instead of {segment.rows}")
 
 
-def verify_folder(root: Path, took: Took = lambda size: None) -> list[Problem]:
+def verify_folder(root: Path, took: Callable[[int], None] = lambda size: None) -> list[Problem]:
     """Everything that is wrong with a folder that no server uses; `took` is called with the size of each file that was read."""
     problems = []
     for path, kind in files_of(root):

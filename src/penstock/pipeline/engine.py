@@ -39,19 +39,14 @@ _log = logging.getLogger("penstock.pipeline")
 STOP_S = 60.0
 STOP_QUERY_S = 15.0
 SUPERVISOR_S = 60.0
+OnCommit = Callable[[CommitRecord], None]
 _RETRY_SECONDS = (0.2, 1.0, 2.0, 5.0, 10.0)
 
 
 class Engine:
     """The running pipeline of one data folder. With `train` its JVM writes a class archive there when it ends."""
 
-    def __init__(
-        self,
-        folder: DataFolder,
-        settings: Settings,
-        on_commit: Callable[[CommitRecord], None],
-        train: Path | None = None,
-    ) -> None:
+    def __init__(self, folder: DataFolder, settings: Settings, on_commit: OnCommit, train: Path | None = None) -> None:
         self.folder = folder
         self.settings = settings
         self.commits = CommitStore(folder)

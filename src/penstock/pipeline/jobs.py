@@ -19,6 +19,7 @@ import re
 import threading
 import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,9 +42,8 @@ _looking = threading.Lock()
 class Preemption:
     """Checks for waiting cycles, in one statement's thread at a time."""
 
-    def __init__(self, context: SparkContext, adhoc_pool: str) -> None:
+    def __init__(self, context: SparkContext) -> None:
         self._context = context
-        self._adhoc = adhoc_pool
         self._waited = False
 
     def look(self) -> int:
@@ -61,14 +61,13 @@ class Preemption:
     def _free_slots(self) -> int:
         store: Any = self._context._jsc.sc().statusStore()
         stages = _listed(store.activeStages())
-        others = (s for s in stages if s.schedulingPool() != self._adhoc)
+        others = (s for s in stages if s.schedulingPool() != ADHOC_POOL)
         waits = any(s.numTasks() > s.numActiveTasks() + s.numCompleteTasks() for s in others)
         waited, self._waited = self._waited, waits
         if not (waits and waited):
             return 0
-        largest = max(
-            (s for s in stages if s.schedulingPool() == self._adhoc), key=lambda s: s.numActiveTasks(), default=None
-        )
+        adhoc = (s for s in stages if s.schedulingPool() == ADHOC_POOL)
+        largest = max(adhoc, key=lambda s: s.numActiveTasks(), default=None)
         if largest is None:
             return 0
         tasks = _listed(store.taskList(largest.stageId(), largest.attemptId(), TASKS_MAX))
@@ -223,7 +222,7 @@ def _watch(context: SparkContext, cancellation: Cancellation, ended: threading.E
 
     The thread that stops a statement may be the event loop, which must not wait for the JVM. So this one does.
     """
-    preemption = Preemption(context, ADHOC_POOL)
+    preemption = Preemption(context)
     while True:
         left_s = cancellation.left_s()
         if ended.wait(LOOK_S if left_s is None else min(left_s, LOOK_S)):
@@ -255,26 +254,22 @@ def warm_workers(spark: SparkSession) -> None:
     tasks = adhoc_parallelism(cores)
     try:
         with cycle_workers():
-            frame = spark.range(0, cores, 1, cores).mapInArrow(_load, "id BIGINT")
+            frame = spark.range(0, cores, 1, cores).mapInArrow(partial(_load, True), "id BIGINT")
         frame.toArrow()
         with history_workers(spark):
-            frame = spark.range(0, tasks, 1, tasks).mapInArrow(_load_history, "id BIGINT")
+            frame = spark.range(0, tasks, 1, tasks).mapInArrow(partial(_load, False), "id BIGINT")
         frame.toArrow()
     except Exception as failure:
         _log.debug("workers could not be warmed: %s", failure)
 
 
-def _load_history(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _load(for_cycles: bool, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     importlib.import_module("penstock.pipeline.history")
-    yield from batches
+    if for_cycles:
+        importlib.import_module("penstock.cycle.worker")
+        # Here, because the server need not load it. Even to read a kernel from its file takes as long as a small cycle.
+        from penstock.pipeline.kernel_warmup import OF_WORKERS
 
-
-def _load(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for module in ("penstock.cycle.worker", "penstock.pipeline.history"):
-        importlib.import_module(module)
-    # Here, because the server need not load it. Even to read a kernel from its file takes as long as a small cycle.
-    from penstock.pipeline.kernel_warmup import OF_WORKERS
-
-    for rehearse in OF_WORKERS:
-        rehearse()
+        for rehearse in OF_WORKERS:
+            rehearse()
     yield from batches

@@ -147,9 +147,6 @@ def java_caches(environ: Mapping[str, str]) -> list[Path]:
     return [Path(sys.prefix) / "penstock-java", caches / "penstock" / "java"]
 
 
-_PARTS = ("bin", "jars", "sbin")
-
-
 def spark_home() -> Path | None:
     """The home beside the Python environment or in the user's cache; None where neither can be written to."""
     for cache in java_caches(os.environ):
@@ -163,7 +160,7 @@ def spark_home() -> Path | None:
 def link_home(home: Path) -> Path:
     """Make a home of links at this path, or repair an existing one."""
     home.mkdir(parents=True, exist_ok=True)
-    for part in _PARTS:
+    for part in ("bin", "jars", "sbin"):
         link, target = home / part, Path(pyspark.__file__).parent / part
         if target.exists() and not (link.is_symlink() and link.readlink() == target):
             # Aside and renamed: two servers may start at the same moment.
@@ -231,13 +228,8 @@ _SECRET_WORDS = ("SECRET", "TOKEN", "PASSWORD", "PASSWD", "CREDENTIAL")
 
 def worker_environment(environ: Mapping[str, str]) -> dict[str, str]:
     """The variables of `environ` that the JVM and its workers get."""
-    return {name: value for name, value in environ.items() if _is_kept(name)}
-
-
-def _is_kept(name: str) -> bool:
-    if any(word in name.upper() for word in _SECRET_WORDS):
-        return False
-    return name in KEPT or name.startswith(KEPT_PREFIXES)
+    kept = (name for name in environ if name in KEPT or name.startswith(KEPT_PREFIXES))
+    return {name: environ[name] for name in kept if not any(word in name.upper() for word in _SECRET_WORDS)}
 
 
 class PopenOptions(dict[str, object]):

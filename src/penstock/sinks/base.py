@@ -73,7 +73,7 @@ class Kind:
     open: Callable[[Place, Mapping[str, Any]], Outlet]
     target: Callable[[Mapping[str, Any]], str]
     answers: Callable[[Mapping[str, Any]], bool] = lambda options: False
-    check: Callable[[Sequence[Field], Mapping[str, Any]], None] | None = None
+    check: Callable[[Sequence[Field], Mapping[str, Any]], None] = lambda columns, options: None
 
 
 def delivery_failed(detail: str, retry_after_s: float | None = None) -> PenstockError:

@@ -41,6 +41,7 @@ class Postgres(Outlet):
     def __init__(self, place: Place, options: Mapping[str, Any]) -> None:
         self._place = place
         self._options = options
+        self._table = sql.Identifier(*options["table"].split("."))
         self._created = not options["create"]
         more: dict[str, Any] = {"password": options["password"]} if options["password"] else {}
         timeout_ms = int(options["timeout"] * 1000)
@@ -83,9 +84,6 @@ class Postgres(Outlet):
         except psycopg.Error as failure:
             raise _failed(failure) from None
 
-    def _table(self) -> sql.Composable:
-        return sql.Identifier(*self._options["table"].split("."))
-
     def _create_table(self, schema: pa.Schema) -> None:
         columns = [
             sql.SQL("{} {}").format(sql.Identifier(name), sql.SQL(_type_name(field.type)))
@@ -94,7 +92,7 @@ class Postgres(Outlet):
         if self._options["key"]:
             key = sql.SQL(", ").join(sql.Identifier(name) for name in self._options["key"])
             columns.append(sql.SQL("PRIMARY KEY ({})").format(key))
-        create = sql.SQL("CREATE TABLE IF NOT EXISTS {} ({})").format(self._table(), sql.SQL(", ").join(columns))
+        create = sql.SQL("CREATE TABLE IF NOT EXISTS {} ({})").format(self._table, sql.SQL(", ").join(columns))
         self._connection.execute(create)
 
     def _write_rows(self, table: pa.Table) -> None:
@@ -103,7 +101,7 @@ class Postgres(Outlet):
         columns = unique_names(table.schema.names)
         listed = sql.SQL(", ").join(sql.Identifier(name) for name in columns)
         values = sql.SQL(", ").join(sql.Placeholder() * len(columns))
-        insert = sql.SQL("INSERT INTO {} ({}) VALUES ({})").format(self._table(), listed, values)
+        insert = sql.SQL("INSERT INTO {} ({}) VALUES ({})").format(self._table, listed, values)
         key = self._options["key"]
         if key:
             rest = [name for name in columns if name not in key]

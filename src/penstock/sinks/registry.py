@@ -38,6 +38,5 @@ def check_sink(name: str, options: Mapping[str, str], columns: Sequence[Field]) 
     """Everything that can be said before a sink is opened: for CREATE SINK."""
     kind = find_kind(name)
     parsed = parse_options(kind, options)
-    if kind.check is not None:
-        kind.check(columns, parsed)
+    kind.check(columns, parsed)
     return kind

@@ -15,15 +15,7 @@ from penstock.sql import statements as st
 from penstock.sql import user_statements as us
 from penstock.sql.parse import parse_script
 from penstock.sql.plan import SparkPlan, TreePlan
-from penstock.statements import admin, definitions, explain, query_statements, select, show, sinks
-from penstock.statements.permissions import (
-    action_of,
-    changes_something,
-    check_statements,
-    names_of,
-    shown_text,
-    the_caller,
-)
+from penstock.statements import admin, definitions, explain, permissions, query_statements, select, show, sinks
 from penstock.statements.session import Session, done
 from penstock.views.results import Result
 
@@ -48,7 +40,7 @@ class Executor:
 
     def execute(self, sql: str, params: Params = None, owner: str | None = None) -> Result:
         """Run one or more statements; the last one's result. `owner` is the owner of new queries that name none."""
-        with self._session.statements.enter("a script", the_caller(self._session.users)):
+        with self._session.statements.enter("a script", permissions.the_caller(self._session.users)):
             return self._execute(sql, params, owner)
 
     def _execute(self, sql: str, params: Params, owner: str | None) -> Result:
@@ -63,11 +55,11 @@ class Executor:
         with loading():
             statements = parse_script(sql, params)
             steps = list(query_statements.runs(statements))
-        check_statements(statements, self._session.users, self._session.audit)
+        permissions.check_statements(statements, self._session.users, self._session.audit)
         owner = owner or _user()
         for step in steps:
             statement = step[0] if isinstance(step, list) else step
-            self._session.statements.next_step(shown_text(statement))
+            self._session.statements.next_step(permissions.shown_text(statement))
             try:
                 if isinstance(step, st.SetOnError):
                     on_error, result = step.choice, done("SET")
@@ -104,9 +96,9 @@ class Executor:
     def _note(self, step: st.Statement | list[query_statements.Registering], outcome: str) -> None:
         """One line of the audit per change, done or refused."""
         first = step[0] if isinstance(step, list) else step
-        if changes_something(first):
-            names = [query.name for query in step] if isinstance(step, list) else names_of(step)
-            self._session.audit.note(action_of(first), names, outcome)
+        if permissions.changes_something(first):
+            names = [query.name for query in step] if isinstance(step, list) else permissions.names_of(step)
+            self._session.audit.note(permissions.action_of(first), names, outcome)
 
     def _keep(self, sql: str, position: int, plan: SparkPlan) -> None:
         if plan.operator == TreePlan.operator and len(sql) <= PLAN_TEXT_MAX:
@@ -125,7 +117,7 @@ class Executor:
         self, queries: Sequence[Mapping[str, Any]], on_error: st.OnError, owner: str | None
     ) -> list[dict[str, Any]]:
         """CREATE QUERY for records; what each of them became is in the audit."""
-        caller = the_caller(self._session.users)
+        caller = permissions.the_caller(self._session.users)
         require(caller, "write", "CREATE QUERY")
         statements = self._session.statements
         try:
@@ -143,7 +135,7 @@ class Executor:
         if isinstance(statement, st.Transaction):
             return done(statement.kind)
         if isinstance(statement, st.CancelStatement):
-            self._session.statements.cancel(statement.id, the_caller(self._session.users))
+            self._session.statements.cancel(statement.id, permissions.the_caller(self._session.users))
             return done("CANCEL STATEMENT")
         if type(statement) not in _FUNCTIONS:
             raise error("not_supported", feature=type(statement).__name__)
