@@ -21,7 +21,7 @@ import pyarrow.parquet
 from bench import join_workload as workload
 from bench.peer_environments import PEERS, install
 from bench.report import Report
-from penstock.pipeline.java import find_java
+from penstock.pipeline.jvm import find_java
 
 HERE = Path(__file__).parent
 FLINK = "apache-flink>=2.2,<2.3"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Protocol
 
@@ -70,5 +70,4 @@ def parse_timestamp(text: str) -> int:
     moment = datetime.fromisoformat(text.strip().replace(" ", "T", 1))
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
-    delta = moment - datetime(1970, 1, 1, tzinfo=UTC)
-    return (delta.days * 86_400 + delta.seconds) * SECOND + delta.microseconds
+    return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)

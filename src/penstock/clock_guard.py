@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-import os
 import threading
 import zlib
 from collections.abc import Callable
@@ -22,7 +21,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from penstock.clock import SECOND, Clock, WallClock, boot_id, elapsed_us, format_timestamp
-from penstock.disk_sync import sync_file, sync_folder
+from penstock.disk_sync import replace_file
 from penstock.services import Service
 
 _log = logging.getLogger("penstock.clock")
@@ -155,11 +154,10 @@ class GuardedClock:
         self._agreed_from_us = saved.agreed_from_us if saved is not None and same_boot else passed
         self._reference = (passed, last)
         self._stable = (passed, gap)
+        self._line = Line(passed, last, last)
         if -self._step_max_us <= gap <= most:
-            self._line = Line(passed, last, last)
             self._follow(passed, last, wall, gap)
         else:
-            self._line = Line(passed, last, last)
             self._hold("held" if same_boot else "untrusted", passed, wall, gap)
 
     def now_us(self) -> int:
@@ -258,8 +256,11 @@ class GuardedClock:
             passed = self._look()[0]
             line = self._line
         with self._files:
-            if self._root is not None and (self._shared is None or _differ(line, self._shared, passed)):
-                _write(self._root.joinpath(*_SHARED), json.dumps(asdict(line)), synced=False)
+            # Whether the lines are apart, now or in a while: one may run at half pace.
+            shared, times = self._shared, (passed, passed + MINUTE)
+            moved = shared is None or any(abs(line.at(at) - shared.at(at)) > _MOVED_US for at in times)
+            if self._root is not None and moved:
+                replace_file(self._root.joinpath(*_SHARED), json.dumps(asdict(line)).encode())
                 self._shared = line
         if passed - self._saved_us >= _SAVE_US:
             self._save()
@@ -274,7 +275,8 @@ class GuardedClock:
         with self._files:
             if self._root is not None and not untrusted:
                 body = json.dumps(asdict(saved), sort_keys=True)
-                _write(self._root / _FILE, json.dumps({"body": body, "crc": zlib.crc32(body.encode())}), synced=True)
+                sealed = json.dumps({"body": body, "crc": zlib.crc32(body.encode())})
+                replace_file(self._root / _FILE, sealed.encode(), synced=True)
             self._saved_us = passed
 
 
@@ -306,11 +308,6 @@ def retention_now_us(clock: Clock) -> int:
     return clock.retention_us() if isinstance(clock, GuardedClock) else clock.now_us()
 
 
-def _differ(line: Line, other: Line, passed: int) -> bool:
-    """Whether two lines are apart, now or in a while: one may run at half pace."""
-    return any(abs(line.at(at) - other.at(at)) > _MOVED_US for at in (passed, passed + MINUTE))
-
-
 def _read_saved(path: Path) -> _Saved | None:
     """None where there is no such file, or where it is damaged: then commit records say enough."""
     try:
@@ -320,15 +317,3 @@ def _read_saved(path: Path) -> _Saved | None:
         return _Saved(**json.loads(outer["body"]))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
-
-
-def _write(path: Path, text: str, synced: bool) -> None:
-    """Complete or not at all: aside, then renamed."""
-    aside = path.with_name(f".{path.name}.aside")
-    with open(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-        file.write(text + "\n")
-    if synced:
-        sync_file(aside)
-    os.replace(aside, path)
-    if synced:
-        sync_folder(path.parent)

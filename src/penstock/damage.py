@@ -11,13 +11,13 @@ import os
 import re
 import shutil
 import threading
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import orjson
 
 from penstock.clock import WallClock
+from penstock.disk_sync import replace_file
 from penstock.errors import PenstockError
 
 _log = logging.getLogger("penstock.damage")
@@ -59,6 +59,7 @@ class DamageReport:
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        self._file = root / FOLDER / _REPORT
         self._lock = threading.Lock()
         self._known: dict[str, Damage] = {}
         self._unlisted: dict[str, tuple[str, int]] = {}  # open, without room: kind and since when, by file
@@ -70,10 +71,6 @@ class DamageReport:
             self._unlisted = {str(file): (str(kind), int(at)) for file, (kind, at) in stored["unlisted"].items()}
         except (OSError, ValueError, TypeError, KeyError, AttributeError):
             pass  # soft: without it the time of discovery begins anew
-
-    @property
-    def _file(self) -> Path:
-        return self.root / FOLDER / _REPORT
 
     def note(self, path: Path | str, kind: str, detail: str, healed: bool = False) -> None:
         """A file is damaged. The first time that it was found stays."""
@@ -138,7 +135,6 @@ class DamageReport:
     def set_aside(self, path: Path, kind: str, detail: str, healed: bool = False) -> Path:
         """Move a damaged file to `corrupt/` and note it; where it is now."""
         target = self._place(self._name(path))
-        target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         os.replace(path, target)
         self.note(path, kind, f"{detail}; moved to {target.relative_to(self.root)}", healed)
         self._limit()
@@ -147,9 +143,7 @@ class DamageReport:
     def keep_bytes(self, name: str, data: bytes) -> Path:
         """Keep what is about to be cut off a file under `corrupt/`."""
         target = self._place(name)
-        target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(handle, "wb") as file:
+        with open(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             file.write(data)
         self._limit()
         return target
@@ -181,11 +175,9 @@ class DamageReport:
         return str(Path(path).relative_to(self.root)) if isinstance(path, Path) else path
 
     def _place(self, name: str) -> Path:
-        """A name below `corrupt/` that is not taken."""
-        wanted = self.root / FOLDER / name
-        target, number = wanted, 1
-        while target.exists():
-            target, number = wanted.with_name(f"{wanted.name}.{number}"), number + 1
+        """A place below `corrupt/` that is not taken."""
+        target = free_name(self.root / FOLDER, name)
+        target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         return target
 
     def _save(self) -> None:
@@ -193,9 +185,7 @@ class DamageReport:
         text = orjson.dumps({"rows": rows, "unlisted": self._unlisted})
         try:
             self._file.parent.mkdir(exist_ok=True, mode=0o700)
-            aside = self._file.with_suffix(".new")
-            aside.write_bytes(text)
-            aside.replace(self._file)
+            replace_file(self._file, text)
         except OSError as failure:
             _log.warning("the report of damage could not be written: %s", failure)
 
@@ -242,9 +232,6 @@ def forget_report(root: Path) -> None:
     """The folder is closed: the next one to open it reads the report anew."""
     with _reports_lock:
         _reports.pop(Path(root).absolute(), None)
-
-
-Verify = Callable[[Path], str | None]  # what is wrong with a file; None where it is whole
 
 
 def free_name(folder: Path, name: str) -> Path:

@@ -1,4 +1,4 @@
-"""Files and folders that survive a power cut."""
+"""Files and folders that survive a power cut, and files that are there complete or not at all."""
 
 from __future__ import annotations
 
@@ -17,3 +17,15 @@ def sync_file(path: Path) -> None:
 def sync_folder(path: Path) -> None:
     """A new file is only there after a crash if the folder that names it was synced."""
     sync_file(path)
+
+
+def replace_file(path: Path, data: bytes, synced: bool = False) -> None:
+    """Write a file that only its owner reads, complete or not at all: aside, then renamed."""
+    aside = path.with_name(f".{path.name}.aside")
+    with open(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        file.write(data)
+    if synced:
+        sync_file(aside)
+    os.replace(aside, path)
+    if synced:
+        sync_folder(path.parent)

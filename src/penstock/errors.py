@@ -25,11 +25,7 @@ class Condition:
     template: str
 
 
-def _table(*rows: tuple[str, str, int, str]) -> dict[str, Condition]:
-    return {name: Condition(name, sqlstate, status, template) for name, sqlstate, status, template in rows}
-
-
-CONDITIONS = _table(
+_CONDITIONS = (
     # SQL as typed
     ("syntax_error", "42601", 400, "{detail}"),
     ("not_supported", "0A000", 400, "{feature} is not supported"),
@@ -109,6 +105,7 @@ CONDITIONS = _table(
     ("spark_text_refused", "XX000", 500, "the Spark SQL of this question was not run, because {detail}"),
     ("internal_error", "XX000", 500, "{detail}"),
 )
+CONDITIONS = {row[0]: Condition(*row) for row in _CONDITIONS}
 
 
 class PenstockError(Exception):
@@ -148,17 +145,8 @@ class PenstockError(Exception):
 
     def body(self) -> dict[str, Any]:
         """The JSON body of the HTTP API, the same everywhere."""
-        return {
-            "error": {
-                "condition": self.condition,
-                "sqlstate": self.sqlstate,
-                "message": self.message,
-                "hint": self.hint,
-                "line": self.line,
-                "column": self.column,
-                "length": self.length,
-            }
-        }
+        shown = ("condition", "sqlstate", "message", "hint", "line", "column", "length")
+        return {"error": {name: getattr(self, name) for name in shown}}
 
     def render(self, sql: str | None = None) -> str:
         """Plain text with the line, a caret and the hint, as a terminal shows it."""
@@ -178,15 +166,7 @@ class PenstockError(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Errors cross process borders (Spark's workers to the driver) with everything they carry.
-        names = ("line", "column", "length", "sql", "index", "query")
-        return (_rebuild, (self.condition, self.message, self.hint, {n: getattr(self, n) for n in names}))
-
-
-def _rebuild(condition: str, message: str, hint: str | None, more: dict[str, Any]) -> PenstockError:
-    found = PenstockError(condition, message, hint=hint)
-    for name, value in more.items():
-        setattr(found, name, value)
-    return found
+        return type(self), (self.condition, self.message), vars(self)
 
 
 def error(condition: str, *, hint: str | None = None, **parameters: Any) -> PenstockError:

@@ -39,13 +39,11 @@ def json_values(column: pa.ChunkedArray) -> list[Any]:
     if pa.types.is_timestamp(kind):
         return list(timestamp_texts(column).to_pylist())
     if pa.types.is_floating(kind):
-        values: list[Any] = column.to_pylist()
-        if not pc.all(pc.is_finite(column), min_count=0).as_py():
-            return [json_value(value) for value in values]
-        return values
-    if pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_string(kind) or pa.types.is_null(kind):
-        return list(column.to_pylist())
-    return [json_value(value) for value in column.to_pylist()]
+        plain = pc.all(pc.is_finite(column), min_count=0).as_py()
+    else:
+        plain = any(of(kind) for of in (pa.types.is_integer, pa.types.is_boolean, pa.types.is_string, pa.types.is_null))
+    values: list[Any] = column.to_pylist()
+    return values if plain else [json_value(value) for value in values]
 
 
 def timestamp_texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -66,9 +64,7 @@ def json_value(value: Any) -> Any:
         return base64.b64encode(value).decode()
     if isinstance(value, dict):
         return {key: json_value(part) for key, part in value.items()}
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         # A map arrives as pairs; it and an array look alike in JSON.
-        return [json_value(part) for part in value]
-    if isinstance(value, tuple):
         return [json_value(part) for part in value]
     return value if isinstance(value, (str, int, bool)) or value is None else str(value)

@@ -30,26 +30,22 @@ class FileSum:
     sha256: str | None
 
 
-def copy_file(source: Path, target: Path, took: Took = no_progress) -> FileSum:
+def copy_file(source: Path, target: Path, took: Took) -> FileSum:
     """Copy bytes into a new file that only its owner reads, synced; `took` is told how many came since the last call."""
-    digest, size = hashlib.sha256(), 0
-    with source.open("rb") as read, open(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as write:
-        while piece := read.read(_PIECE):
-            digest.update(piece)
-            write.write(piece)
-            size += len(piece)
-            took(len(piece))
+    with open(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as write:
+        found = sum_file(source, took, write.write)
         write.flush()
         os.fsync(write.fileno())
-    return FileSum(size, digest.hexdigest())
+    return found
 
 
-def sum_file(path: Path, took: Took = no_progress) -> FileSum:
-    """Size and SHA-256 of a file as it is now."""
+def sum_file(path: Path, took: Took = no_progress, also: Callable[[bytes], object] = len) -> FileSum:
+    """Size and SHA-256 of a file as it is now; `also` gets its bytes, piece by piece."""
     digest, size = hashlib.sha256(), 0
     with path.open("rb") as read:
         while piece := read.read(_PIECE):
             digest.update(piece)
+            also(piece)
             size += len(piece)
             took(len(piece))
     return FileSum(size, digest.hexdigest())
@@ -57,13 +53,10 @@ def sum_file(path: Path, took: Took = no_progress) -> FileSum:
 
 def list_files(folder: Path) -> Iterator[str]:
     """The files that a manifest has to name, by their paths inside the folder, in order."""
-    for at, folders, names in os.walk(folder):
-        folders.sort()
-        inside = Path(at).relative_to(folder)
-        top = inside == Path(".")
-        if top:
-            folders[:] = [name for name in folders if name not in NOT_LISTED]
-        yield from (str(inside / name) for name in sorted(names) if not (top and name in NOT_LISTED))
+    for top in sorted(folder.iterdir()):
+        if top.name not in NOT_LISTED:
+            found = sorted(top.rglob("*")) if top.is_dir() else [top]
+            yield from (str(path.relative_to(folder)) for path in found if not path.is_dir())
 
 
 def write_manifest(folder: Path, sums: Mapping[str, FileSum], damaged: list[str]) -> None:
@@ -90,7 +83,7 @@ def read_manifest(folder: Path) -> dict[str, FileSum]:
     return files
 
 
-def verify_backup(folder: Path, took: Took = no_progress) -> list[str]:
+def verify_backup(folder: Path) -> list[str]:
     """Every difference between a backup and its manifest, a sentence each; empty where it is as it was written."""
     try:
         wanted = read_manifest(folder)
@@ -99,11 +92,8 @@ def verify_backup(folder: Path, took: Took = no_progress) -> list[str]:
     except (ValueError, OSError) as problem:
         return [str(problem)]
     problems = [f"{name} is not in the manifest" for name in list_files(folder) if name not in wanted]
-    for name, each in wanted.items():
-        why = _compare(folder / name, each, took)
-        if why is not None:
-            problems.append(f"{name} {why}")
-    return problems
+    found = ((name, _compare(folder / name, each)) for name, each in wanted.items())
+    return problems + [f"{name} {why}" for name, why in found if why is not None]
 
 
 def difference(wanted: FileSum, found: FileSum) -> str | None:
@@ -115,9 +105,9 @@ def difference(wanted: FileSum, found: FileSum) -> str | None:
     return None
 
 
-def _compare(path: Path, wanted: FileSum, took: Took) -> str | None:
+def _compare(path: Path, wanted: FileSum) -> str | None:
     try:
-        found = sum_file(path, took) if wanted.sha256 is not None else FileSum(path.stat().st_size, None)
+        found = sum_file(path) if wanted.sha256 is not None else FileSum(path.stat().st_size, None)
     except FileNotFoundError:
         return "is missing"
     except OSError as problem:

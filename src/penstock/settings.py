@@ -150,18 +150,14 @@ class Settings:
 SETTINGS = tuple(Setting(f.name, f.default, f.metadata["sentence"]) for f in fields(Settings))
 
 # Settings of earlier versions, and why each is gone. A file or variable that still has one is refused.
-REMOVED = {
-    "catalog_url": "it was removed, because the catalog is no longer copied to a database",
-}
+REMOVED = {"catalog_url": "it was removed, because the catalog is no longer copied to a database"}
 
 # Settings of the version before with the names that they have now. A warning says so.
 RENAMED = {"history_max_rows": "answer_read_max_rows"}
 
 
 def load_settings(
-    flags: Mapping[str, Any] | None = None,
-    environ: Mapping[str, str] | None = None,
-    file: Path | None = None,
+    flags: Mapping[str, Any] | None = None, environ: Mapping[str, str] | None = None, file: Path | None = None
 ) -> Settings:
     """Defaults, then the file, then PENSTOCK_* variables, then flags that are not None."""
     chosen: dict[str, Any] = {}
@@ -177,8 +173,7 @@ def load_settings(
     chosen.update({name: value for name, value in (flags or {}).items() if value is not None})
     for old in [name for name in chosen if name in RENAMED]:
         _log.warning('the setting "%s" is now called "%s"; a later version refuses the old name', old, RENAMED[old])
-        chosen.setdefault(RENAMED[old], chosen[old])
-        del chosen[old]
+        chosen.setdefault(RENAMED[old], chosen.pop(old))
     for name in chosen:
         if name in REMOVED:
             hint = f"take {name} out of penstock.toml and PENSTOCK_{name.upper()} out of the environment"

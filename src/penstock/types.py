@@ -23,15 +23,6 @@ SCALARS: dict[str, pa.DataType] = {
     "TIMESTAMP": pa.timestamp("us", tz="UTC"),
     "BINARY": pa.binary(),
 }
-_SPARK = {
-    "INT": "INT",
-    "BIGINT": "BIGINT",
-    "DOUBLE": "DOUBLE",
-    "BOOLEAN": "BOOLEAN",
-    "TEXT": "STRING",
-    "TIMESTAMP": "TIMESTAMP",
-    "BINARY": "BINARY",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +67,7 @@ class Type:
             return f"ARRAY<{self.element.to_spark()}>"
         if self.kind == "STRUCT":
             return "STRUCT<" + ",".join(f"{_spark_name(f.name)}:{f.type.to_spark()}" for f in self.fields) + ">"
-        return _SPARK[self.kind]
+        return "STRING" if self.kind == "TEXT" else self.kind
 
     @property
     def is_numeric(self) -> bool:
@@ -108,24 +99,17 @@ TEXT = Type("TEXT")
 TIMESTAMP = Type("TIMESTAMP")
 BINARY = Type("BINARY")
 
-_SYNONYMS = {
-    "INTEGER": "INT",
-    "INT4": "INT",
-    "SMALLINT": "INT",
-    "INT8": "BIGINT",
-    "LONG": "BIGINT",
-    "FLOAT": "DOUBLE",
-    "FLOAT8": "DOUBLE",
-    "REAL": "DOUBLE",
-    "DOUBLE PRECISION": "DOUBLE",
-    "BOOL": "BOOLEAN",
-    "STRING": "TEXT",
-    "VARCHAR": "TEXT",
-    "CHAR": "TEXT",
-    "TIMESTAMPTZ": "TIMESTAMP",
-    "BYTEA": "BINARY",
-    "NUMERIC": "DECIMAL",
+_SPELLINGS = {
+    "INT": ("INTEGER", "INT4", "SMALLINT"),
+    "BIGINT": ("INT8", "LONG"),
+    "DOUBLE": ("FLOAT", "FLOAT8", "REAL", "DOUBLE PRECISION"),
+    "BOOLEAN": ("BOOL",),
+    "TEXT": ("STRING", "VARCHAR", "CHAR"),
+    "TIMESTAMP": ("TIMESTAMPTZ",),
+    "BINARY": ("BYTEA",),
+    "DECIMAL": ("NUMERIC",),
 }
+_SYNONYMS = {other: name for name, others in _SPELLINGS.items() for other in others}
 
 
 @lru_cache(maxsize=4096)
@@ -170,11 +154,8 @@ def _parse_type(text: str) -> tuple[Type, str]:
                 continue
             return Type("STRUCT", fields=tuple(fields)), _expect(rest, ">")
     if name not in SCALARS:
-        raise error(
-            "type_mismatch",
-            detail=f'"{name}" is not a type',
-            hint="types are " + ", ".join([*SCALARS, "DECIMAL", "ARRAY<...>", "STRUCT<...>"]),
-        )
+        hint = "types are " + ", ".join([*SCALARS, "DECIMAL", "ARRAY<...>", "STRUCT<...>"])
+        raise error("type_mismatch", detail=f'"{name}" is not a type', hint=hint)
     sized = re.match(r"\(\s*\d+\s*\)", rest)
     return Type(name), rest[sized.end() :] if sized else rest
 
@@ -186,24 +167,16 @@ def _expect(text: str, mark: str) -> str:
     return text[1:]
 
 
-_UNITS_US = {
-    "us": 1,
-    "microsecond": 1,
-    "ms": 1_000,
-    "millisecond": 1_000,
-    "s": 1_000_000,
-    "sec": 1_000_000,
-    "second": 1_000_000,
-    "m": 60_000_000,
-    "min": 60_000_000,
-    "minute": 60_000_000,
-    "h": 3_600_000_000,
-    "hour": 3_600_000_000,
-    "d": 86_400_000_000,
-    "day": 86_400_000_000,
-    "w": 604_800_000_000,
-    "week": 604_800_000_000,
+_UNITS = {
+    ("us", "microsecond"): 1,
+    ("ms", "millisecond"): 1_000,
+    ("s", "sec", "second"): 1_000_000,
+    ("m", "min", "minute"): 60_000_000,
+    ("h", "hour"): 3_600_000_000,
+    ("d", "day"): 86_400_000_000,
+    ("w", "week"): 604_800_000_000,
 }
+_UNITS_US = {name: size for names, size in _UNITS.items() for name in names}
 
 
 def parse_duration(text: str) -> int:

@@ -9,7 +9,7 @@ import pytest
 
 from penstock.errors import PenstockError
 from penstock.sql.parse import parse_select
-from penstock.statements.create_query import stored
+from penstock.statements.query_statements import stored
 from penstock.statements.select import plan_of
 from tests.support.join_life import PAIRS, Life
 from tests.support.pipe import Pipe

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.answers import first_readings
+from penstock.answers import completeness
 from penstock.clock import SECOND, format_timestamp
 from penstock.streams.log.segments import Segment
 from tests.support.pipe import BEGAN_US, Pipe
@@ -177,13 +177,13 @@ def test_a_sensor_that_was_opened_again_is_complete_from_its_first_reading_since
 
 
 def test_the_search_for_first_readings_goes_on_where_it_stopped(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(first_readings, "ROWS_A_LOOK", 2)
+    monkeypatch.setattr(completeness, "ROWS_A_LOOK", 2)
     pipe.probes("WITH (time = 'valid')")
     table = pipe.db.catalog.state.tables["probes"].id
     for number in range(5):
         valid(pipe, BEGAN_US + number, sensor=1)
     valid(pipe, BEGAN_US + 7, sensor=2)
-    found = first_readings.FirstReadings(pipe.db.folder.log)
+    found = completeness.FirstReadings(pipe.db.folder.log)
     sids = pipe.db.catalog.state.rows(table).sids
     looks = [found.latest(table, {0: BEGAN_US, 1: BEGAN_US}, sids) for _ in range(3)]
     assert looks == [BEGAN_US, BEGAN_US, BEGAN_US + 7]
@@ -198,9 +198,9 @@ def test_the_oldest_file_may_go_while_it_is_looked_at(pipe: Pipe, monkeypatch: p
         pipe.db.push("probes", [{"id": 1, "ts": format_timestamp(pipe.clock.now_us()), "value": float(value)}])
     table_id = pipe.db.catalog_table("probes").id
     log = pipe.db.folder.log
-    oldest, _, newest = first_readings.list_readable(log, table_id)
+    oldest, _, newest = completeness.list_readable(log, table_id)
     oldest.path.unlink()
-    listed = first_readings.list_readable
+    listed = completeness.list_readable
 
     def just_before(folder: Path, number: int) -> list[Segment]:
         found = listed(folder, number)
@@ -208,7 +208,7 @@ def test_the_oldest_file_may_go_while_it_is_looked_at(pipe: Pipe, monkeypatch: p
             found[0].path.unlink()
         return found
 
-    monkeypatch.setattr(first_readings, "list_readable", just_before)
-    assert first_readings.FirstReadings(log).begins(table_id) == pipe.clock.now_us()
+    monkeypatch.setattr(completeness, "list_readable", just_before)
+    assert completeness.FirstReadings(log).begins(table_id) == pipe.clock.now_us()
     newest.path.unlink()
-    assert first_readings.FirstReadings(log).begins(table_id) is None
+    assert completeness.FirstReadings(log).begins(table_id) is None

@@ -9,7 +9,7 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from penstock.answers.cost_shares import CostShares, own_ms
+from penstock.answers.costs import CostShares, own_ms
 from penstock.cycle import result_rows
 from penstock.cycle.commits import RESULT_SCHEMA, CommitRecord
 from tests.support.pipe import Pipe

@@ -14,9 +14,9 @@ from penstock.clock import SECOND
 from penstock.console.server_status import look_at, state_of, table_facts
 from penstock.console.widgets.answer_view import Axes, chart_of, guess
 from penstock.console.widgets.plan_drawing import draw
-from penstock.database.footprint import Processes, log_sizes
 from penstock.database.plan_graph import plan_graph
-from penstock.database.query_changes import changes_of_query
+from penstock.database.status import Processes, log_sizes
+from penstock.statements.descriptions import changes_of_query
 from tests.support.pipe import Pipe
 
 PLANT = """

@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from penstock.cycle.commit_files import read_record
-from penstock.database.sink_answers import SinkQueries
 from penstock.errors import PenstockError
-from penstock.sinks.backlog import Backlog
-from penstock.sinks.result_reader import Reader
+from penstock.sinks.result_reader import Backlog, Reader
+from penstock.statements.sinks import SinkQueries
 from penstock.views.standing_queries import Intervals
 from tests.support.pipe import BEGAN_US, Pipe
 

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from penstock.database.distributions import KEPT_VALUES, Distribution
+from penstock.database.sampler import KEPT_VALUES, Distribution
 
 
 def test_moments_do_not_depend_on_how_the_values_came() -> None:

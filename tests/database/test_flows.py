@@ -6,9 +6,7 @@ import random
 
 import pytest
 
-from penstock.database import flows
-from penstock.database.flows import Flows
-from penstock.database.plan_graph import plan_graph
+from penstock.database.plan_graph import Flows, plan_graph
 from tests.support.pipe import Pipe
 
 PLANT = """
@@ -41,7 +39,7 @@ def test_each_step_of_a_join_passes_the_rows_that_satisfy_it(
     push(pipe, chance)
     assert looker.look(graph) == {}  # what came before the first look is nobody's rate
     most = chance.choice([20_000, 7])
-    monkeypatch.setattr(flows, "ROWS_A_LOOK", most)
+    monkeypatch.setattr("penstock.database.plan_graph.ROWS_A_LOOK", most)
     looked_s = watch.s
     for _ in range(3):
         rows = [row for _ in range(chance.randrange(4)) for row in push(pipe, chance)]

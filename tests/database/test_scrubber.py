@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from penstock.cli.main import app
-from penstock.database import scrubber
+from penstock.database import verification
 from penstock.database.verification import files_of, verify_folder
 from penstock.operators.join.steps import results
 from penstock.views.standing_queries import Intervals
@@ -93,18 +93,18 @@ def test_damage_of_the_journal_is_covered_at_once(filled: Pipe) -> None:
 def test_steps_are_spread_by_size_and_a_restart_goes_on_where_it_stopped(
     filled: Pipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scrubber, "SAVE_EVERY", 1)
+    monkeypatch.setattr(verification, "SAVE_EVERY", 1)
     seen: list[str] = []
-    monkeypatch.setattr(scrubber, "verify_file", lambda root, path: seen.append(str(path.relative_to(root))))
+    monkeypatch.setattr(verification, "verify_file", lambda root, path: seen.append(str(path.relative_to(root))))
     total = sum(path.stat().st_size for path, _ in files_of(filled.folder))
-    made = scrubber.Scrubber(filled.folder, filled.db.damage, filled.clock, 7)
+    made = verification.Scrubber(filled.folder, filled.db.damage, filled.clock, 7)
     waits = [made.step() for _ in range(5)]
-    made = scrubber.Scrubber(filled.folder, filled.db.damage, filled.clock, 7)
+    made = verification.Scrubber(filled.folder, filled.db.damage, filled.clock, 7)
     while made.step() < 60:
         waits.append(0.0)
     assert len(seen) == len(set(seen)) == len(list(files_of(filled.folder)))
     assert made.step() > 60, "the next round is a week away"
-    assert sum(waits) <= total / scrubber.BYTES_PER_S + 0.001 * len(seen)
+    assert sum(waits) <= total / verification.BYTES_PER_S + 0.001 * len(seen)
     filled.clock.advance(8 * 86_400_000_000)
     made.step()
     assert len(seen) == len(set(seen)) + 1, "and begins anew then"
@@ -152,6 +152,6 @@ def test_a_restart_after_known_damage_was_read_leaves_no_file_out(filled: Pipe) 
     filled.clock.advance(8 * 86_400_000_000)
     filled.db.scrubber.step()  # known damage comes first
     filled.db.scrubber.close()
-    again = scrubber.Scrubber(filled.folder, filled.db.damage, filled.clock, 7)
+    again = verification.Scrubber(filled.folder, filled.db.damage, filled.clock, 7)
     again._begin(filled.clock.now_us())
     assert {path for path, _ in files_of(filled.folder)} <= {path for path, _ in again._waiting}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from penstock.database.rates import Rates
+from penstock.database.sampler import Rates
 from penstock.errors import PenstockError
 from penstock.security.caller import Caller, acting_as
 from penstock.settings import SETTINGS

@@ -32,7 +32,7 @@ def secret_file(tmp_path: Path) -> Path:
 
 
 def refusal(settings: Settings) -> PenstockError:
-    from penstock.pipeline.cluster_security import security_settings
+    from penstock.pipeline.jvm import security_settings
 
     with pytest.raises(PenstockError) as caught:
         security_settings(settings)
@@ -40,7 +40,7 @@ def refusal(settings: Settings) -> PenstockError:
 
 
 def test_on_this_machine_a_secret_is_made_at_each_start() -> None:
-    from penstock.pipeline.cluster_security import security_settings
+    from penstock.pipeline.jvm import security_settings
 
     made = [security_settings(Settings(spark_master=master)) for master in (*OWN, OWN[-1])]
     assert made[:-2] == [{"spark.authenticate": "true"}] * (len(OWN) - 1)  # Spark makes it
@@ -50,7 +50,7 @@ def test_on_this_machine_a_secret_is_made_at_each_start() -> None:
 
 @pytest.mark.parametrize("master", FOREIGN)
 def test_any_other_master_gets_a_secret_authentication_and_encryption(master: str, secret_file: Path) -> None:
-    from penstock.pipeline.cluster_security import security_settings
+    from penstock.pipeline.jvm import security_settings
 
     made = security_settings(Settings(spark_master=master, spark_secret_file=str(secret_file)))
     assert made == {

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import PenstockError
-from penstock.pipeline import java
-from penstock.pipeline.java import find_java, java_version
+from penstock.pipeline import jvm
+from penstock.pipeline.jvm import find_java, java_version
 
 
 def fake_java(home: Path, version: str, *, lacks_vector_module: bool = False) -> Path:
@@ -56,7 +56,7 @@ def test_without_java_the_runtime_from_pypi_starts_although_spark_asks_for_a_mod
 def test_a_java_without_the_module_gets_a_launcher_that_keeps_every_other_argument(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(java.sys, "prefix", str(tmp_path / "venv"))
+    monkeypatch.setattr(jvm.sys, "prefix", str(tmp_path / "venv"))
     small = fake_java(tmp_path / "small", "21.0.1", lacks_vector_module=True)
     home = find_java({"JAVA_HOME": str(small), "PATH": ""})
     assert home == tmp_path / "venv" / "penstock-java"
@@ -75,7 +75,7 @@ def test_a_read_only_environment_puts_the_launcher_into_the_users_cache(
 ) -> None:
     blocked = tmp_path / "venv"
     blocked.write_text("a file where the folder should be")
-    monkeypatch.setattr(java.sys, "prefix", str(blocked))
+    monkeypatch.setattr(jvm.sys, "prefix", str(blocked))
     home = find_java({"PATH": "", "XDG_CACHE_HOME": str(tmp_path / "cache")})
     assert home == tmp_path / "cache" / "penstock" / "java"
 
@@ -83,7 +83,7 @@ def test_a_read_only_environment_puts_the_launcher_into_the_users_cache(
 def test_no_java_at_all_is_an_error_that_says_what_was_looked_at(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(java, "_bundled_java", lambda: None)
+    monkeypatch.setattr(jvm, "_bundled_java", lambda: None)
     old = fake_java(tmp_path / "old", "11.0.2")
     with pytest.raises(PenstockError) as caught:
         find_java({"JAVA_HOME": str(old), "PATH": ""})

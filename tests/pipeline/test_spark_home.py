@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pyspark
 
-from penstock.pipeline.java import link_home
+from penstock.pipeline.jvm import link_home
 
 
 def test_the_home_has_what_spark_starts_from_and_no_second_pyspark(tmp_path: Path) -> None:

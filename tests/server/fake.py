@@ -17,7 +17,7 @@ import pyarrow as pa
 from prometheus_client.core import Metric
 
 from penstock.cancellation import check
-from penstock.database.inputs import LINES, WAYS_IN
+from penstock.database.status import LINES, WAYS_IN
 from penstock.errors import PenstockError, error
 from penstock.security.audit import Audit
 from penstock.security.users import Cost, Users

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from penstock.database.inputs import LINES
+from penstock.database.status import LINES
 from penstock.settings import Settings
 from penstock.streams.ingest.input_counts import InputCounts
 from penstock.streams.log.segment_rows import read_slice

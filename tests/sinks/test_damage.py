@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from penstock.sinks.backlog import Backlog
 from penstock.sinks.base import SinkBatch
-from penstock.sinks.follower import Position
-from penstock.sinks.result_reader import Reader
+from penstock.sinks.result_reader import Backlog, Reader
+from penstock.sinks.runner import Position
 from tests.sinks.test_files import batch, finished, opened
 
 

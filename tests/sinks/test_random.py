@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock.clock import SECOND
-from penstock.sinks import follower
-from penstock.sinks.follower import Pace
+from penstock.sinks import runner
+from penstock.sinks.runner import Pace
 from tests.sinks.world import Receiver, eventually, hot_probes, kill, push, sink
 from tests.support.examples import seeds
 from tests.support.pipe import Pipe
@@ -26,7 +26,7 @@ def test_whatever_happens_every_row_arrives_in_order(
     chance = random.Random(seed)
     # In half of the lives places are written late, so that a kill makes more come again.
     position_s = chance.choice((0.0, 3600.0))
-    monkeypatch.setattr(follower, "PACE", Pace(0.02, 0.01, 0.03, 0.03, position_s))
+    monkeypatch.setattr(runner, "PACE", Pace(0.02, 0.01, 0.03, 0.03, position_s))
     pipe = pipes(cycles_keep=8)
     hot_probes(pipe)
     pipe.db.execute(f"CREATE SINK web FOR hot TO webhook (url = '{receiver.url}', batch_rows = 2)")

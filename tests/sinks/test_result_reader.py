@@ -8,9 +8,8 @@ import pyarrow as pa
 import pytest
 
 from penstock.errors import error
-from penstock.sinks.backlog import Backlog
 from penstock.sinks.base import SinkBatch
-from penstock.sinks.result_reader import AnswerReader, Reader
+from penstock.sinks.result_reader import AnswerReader, Backlog, Reader
 from penstock.views.results import Event
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from penstock.catalog.model import NewQuery
 from penstock.errors import PenstockError
-from penstock.statements import alter_query, create_query
+from penstock.statements import query_statements
 from tests.support.pipe import Pipe
 
 FUNCTION = "CREATE FUNCTION high(x DOUBLE) RETURNS BOOLEAN LANGUAGE python AS $$ return x > {} $$"
@@ -48,7 +48,7 @@ def test_a_query_is_not_registered_over_something_else_of_the_same_name(
     pipe.push(2.0)
     pipe.engine.drain()
     text = "CREATE QUERY seen AS SELECT value FROM probes WHERE high(value) BEGIN (NOW - 1 HOUR) END (NOW)"
-    meanwhile(monkeypatch, create_query, lambda: other(pipe))
+    meanwhile(monkeypatch, query_statements, lambda: other(pipe))
     with pytest.raises(PenstockError) as refused:
         pipe.db.execute(text)
     assert refused.value.condition == f"{kind}_not_found"
@@ -105,7 +105,7 @@ def test_a_query_over_a_table_that_is_gone_fails_alone(pipe: Pipe) -> None:
 def test_two_changes_of_a_window_at_once_are_both_made(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
     pipe.probes()
     pipe.db.execute("CREATE QUERY seen AS SELECT value FROM probes BEGIN (NOW - 1 HOUR) END (NOW)")
-    meanwhile(monkeypatch, alter_query, lambda: pipe.db.execute("ALTER QUERY seen SET END (NOW - 1 SECOND)"))
+    meanwhile(monkeypatch, query_statements, lambda: pipe.db.execute("ALTER QUERY seen SET END (NOW - 1 SECOND)"))
     pipe.db.execute("ALTER QUERY seen SET BEGIN (NOW - 2 HOURS)")
     pipe.engine.drain()
     assert pipe.db.query("seen")["window"] == "BEGIN (NOW - 2h) END (NOW - 1s)"
@@ -118,13 +118,13 @@ def test_a_query_that_took_the_name_keeps_what_it_asks(pipe: Pipe, monkeypatch: 
 
     pipe.probes()
     pipe.db.execute("CREATE QUERY seen AS SELECT value FROM probes BEGIN (NOW - 1 HOUR) END (NOW)")
-    meanwhile(monkeypatch, alter_query, replace_query)
+    meanwhile(monkeypatch, query_statements, replace_query)
     pipe.db.execute("ALTER QUERY seen SET BEGIN (NOW - 2 HOURS)")
     assert pipe.db.catalog.state.queries["seen"].sql.startswith("SELECT place FROM probes")
     pipe.push(2.0)
     pipe.engine.drain()
     assert pipe.answer("seen", "place") == ["north"]
-    meanwhile(monkeypatch, alter_query, lambda: pipe.db.execute("DROP QUERY seen"))
+    meanwhile(monkeypatch, query_statements, lambda: pipe.db.execute("DROP QUERY seen"))
     with pytest.raises(PenstockError) as refused:
         pipe.db.execute("ALTER QUERY seen SET BEGIN (NOW - 3 HOURS)")
     assert refused.value.condition == "query_not_found"

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.clock import SECOND
-from penstock.pipeline.input_files import InputFiles, InputFilesReader
+from penstock.pipeline.history import InputFiles, InputFilesReader
 from penstock.sql.plan import SparkPlan, plan_from_json
 from tests.support.pipe import Pipe
 

@@ -66,14 +66,15 @@ def answer_as_of(
         past = _PastRows(log, selection, store, start_us, at_us) if selection is not None else None
         moment = _past_moment(text, store, start_us, at_us) if text is not None else None
         held = None
-        if text is not None and moment is not None and text.operator == ResamplePlan.operator:
-            resample = expect(ResamplePlan, text)
-            held = hold_once(standing, resample, at_us, moment.ranges, most if limit is None else None, budget)
-    table = past.rows(limit, most) if past is not None else None
-    table = answer_once(held) if held is not None else table
-    if table is None and text is not None and moment is not None:
+        if isinstance(text, ResamplePlan) and moment is not None:
+            held = hold_once(standing, text, at_us, moment.ranges, most if limit is None else None, budget)
+    if past is not None:
+        table = past.rows(limit, most)
+    elif held is not None:
+        table = answer_once(held)
+    else:
+        assert text is not None and moment is not None
         table = evaluator.run_at(text, moment, cycle, {}).table
-    assert table is not None
     rows = table if limit is None else table.slice(0, limit)
     return Result(rows, cycle=cycle, now_us=at_us, notices=budget.notices())
 
@@ -101,11 +102,9 @@ def _moment(plan: Plan, store: AnswerStore, as_of: AsOf) -> int:
         raise error("invalid_window", detail="nothing has been observed yet, so there is no past to ask for")
     at_us = as_of.time_us if as_of.time_us is not None else now_us + (as_of.offset_us or 0)
     if at_us > now_us:
-        raise error(
-            "invalid_window",
-            detail=f"{format_timestamp(at_us)} has not come yet: NOW is {format_timestamp(now_us)}",
-            hint="without AS OF the answer is the one of now",
-        )
+        detail = f"{format_timestamp(at_us)} has not come yet: NOW is {format_timestamp(now_us)}"
+        hint = "without AS OF the answer is the one of now"
+        raise error("invalid_window", detail=detail, hint=hint)
     return at_us
 
 
@@ -164,11 +163,9 @@ class _PastRows:
     def rows(self, limit: int | None, most: int) -> pa.Table:
         found = self._matching(self._counted())
         if limit is None and len(found.positions) > most:
-            raise error(
-                "over_budget",
-                detail=f"the answer has {len(found.positions)} rows, more than {most}",
-                hint="ask for fewer with a limit or a narrower window, or raise result_max_rows",
-            )
+            detail = f"the answer has {len(found.positions)} rows, more than {most}"
+            hint = "ask for fewer with a limit or a narrower window, or raise result_max_rows"
+            raise error("over_budget", detail=detail, hint=hint)
         return self._log_reader.rows(self._plan, found.positions[:limit], [])
 
     def _counted(self) -> TimedPositions:

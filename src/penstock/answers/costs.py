@@ -1,27 +1,87 @@
-"""What cycles and queries cost: rows, milliseconds, bytes. Kept since the start of the server."""
+"""What cycles and queries cost: rows, milliseconds, bytes. Kept since the start of the server.
+
+Work time that a cycle measured for some queries is divided among those; the rest is shared by all. Beside that is when each
+query was last invoked (`Usage`), which is kept across restarts.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
-from collections import deque
-from collections.abc import Collection, Iterator
+from collections import defaultdict, deque
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.answers.cost_shares import CostShares, Floats, own_ms
 from penstock.cycle.commits import CommitRecord
+from penstock.disk_sync import replace_file
+from penstock.views.answer_store import AnswerStore
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class CostShares:
+    """By function, the queries that call it as rows come; by table, those that slice its rows."""
+
+    calling: Mapping[str, list[int]] = field(default_factory=dict)
+    slicing: Mapping[int, list[int]] = field(default_factory=dict)
+
+
+def _shares_of(store: AnswerStore) -> CostShares:
+    calling: dict[str, list[int]] = defaultdict(list)
+    slicing: dict[int, list[int]] = defaultdict(list)
+    for query_id, answer in store.answers.items():
+        if answer.paused:
+            continue
+        if answer.plan.aggregation is not None:
+            slicing[answer.plan.aggregation.table_id].append(query_id)
+        elif answer.scalars:
+            slicing[answer.scalars[0].plan.table_id].append(query_id)
+        elif answer.plan.selection is not None:
+            for name in store.state.queries_by_id[query_id].reads_functions:
+                calling[name].append(query_id)
+    return CostShares(calling, slicing)
+
+
+def own_ms(results: pa.Table, users: CostShares) -> tuple[Ints, Floats]:
+    """Queries and the milliseconds that a cycle spent on each, where that was measured; one may be named several times."""
+    told = results.filter(pc.is_in(results.column("kind"), pa.array(["join_info", "spent"])))
+    queries: list[int] = []
+    spent: list[float] = []
+    for number, kind, payload in zip(*(told.column(n).to_pylist() for n in ("query", "kind", "payload")), strict=True):
+        said = orjson.loads(payload)
+        for sharing, ms in _shared(number, kind, said, users):
+            queries += sharing
+            spent += [ms / max(1, len(sharing))] * len(sharing)
+    return np.array(queries, np.int64), np.array(spent, np.float64)
+
+
+def _shared(number: int, kind: str, said: Mapping[str, Any], users: CostShares) -> Iterator[tuple[list[int], float]]:
+    """Queries that share a time, and the time. `number` is a join's query, or the table of a unit."""
+    if kind == "join_info":
+        yield [number], said["ms"] / (1 + said.get("shared_with", 0))
+    elif "queries" in said:
+        yield said["queries"], said["ms"]
+    else:
+        yield users.slicing.get(number, []), said.get("slices", 0.0)
+        yield from ((users.calling.get(name, []), ms) for name, ms in said["functions"].items())
+
 
 CYCLES_SHOWN = 1000
 _ANSWERS = pa.array(["match", "join", "join_file"])
 _OF_QUERIES = pa.array(["match", "base", "values", "error", "join", "join_file", "partnered"])
 _EVALUATIONS, _MS, _ROWS, _BYTES, _ASKED_MS = range(5)
 _FIGURES = 5
-Ints = npt.NDArray[np.int64]
 
 
 class Costs:
@@ -34,19 +94,22 @@ class Costs:
         self._sums = np.zeros((0, _FIGURES))
         self._sharing: Ints = np.empty(0, np.int64)  # places of those that take part in cycles
         self._users = CostShares()
-        self.version: object = None
+        self._version: int | None = None
         self._noted_s: float | None = None
 
-    def follow(self, version: object, sharing: Collection[int], known: Collection[int], users: CostShares) -> None:
-        """Definitions changed: the queries `sharing` take part in cycles from now on; `known` are all there are."""
+    def follow(self, store: AnswerStore) -> None:
+        """Where definitions changed: from now on the queries of the store that are not paused take part in cycles."""
+        if store.state.position == self._version:
+            return
         with self._lock:
-            queries = np.sort(np.fromiter(known, np.int64, len(known)))
+            queries = np.array(sorted(store.state.queries_by_id), np.int64)
             sums = np.zeros((len(queries), _FIGURES))
             if len(self._queries) and len(queries):
                 here, there = _common(queries, self._queries)
                 sums[here] = self._sums[there]
-            self._queries, self._sums, self.version, self._users = queries, sums, version, users
-            self._sharing = np.searchsorted(queries, np.sort(np.fromiter(sharing, np.int64, len(sharing))))
+            self._queries, self._sums, self._users = queries, sums, _shares_of(store)
+            sharing = sorted(query_id for query_id, answer in store.answers.items() if not answer.paused)
+            self._sharing, self._version = np.searchsorted(queries, sharing), store.state.position
 
     def note_cycle(self, record: CommitRecord, fold_ms: float = 0.0) -> None:
         """Add the costs of a committed cycle; `fold_ms` is the time of folding it into the answers."""
@@ -86,17 +149,17 @@ class Costs:
 
     def note_evaluation(self, query_id: int, seconds: float, answer: pa.Table) -> None:
         """Spark SQL has evaluated a query."""
-        with self._lock:
-            at = self._place(query_id)
-            if at is not None:
-                self._sums[at] += (1, seconds * 1000, answer.num_rows, answer.nbytes, 0.0)
+        self._note(query_id, (1, seconds * 1000, answer.num_rows, answer.nbytes, 0.0))
 
     def note_asked(self, query_id: int, seconds: float) -> None:
         """Add the processor time that one invocation of a query took in the server."""
+        self._note(query_id, (0, 0.0, 0, 0, seconds * 1000))
+
+    def _note(self, query_id: int, figures: tuple[float, ...]) -> None:
         with self._lock:
             at = self._place(query_id)
             if at is not None:
-                self._sums[at, _ASKED_MS] += seconds * 1000
+                self._sums[at] += figures
 
     def _place(self, query_id: int) -> int | None:
         at = int(np.searchsorted(self._queries, query_id))
@@ -115,8 +178,7 @@ class Costs:
         """The costs of one query, over all cycles or evaluations so far."""
         with self._lock:
             at = self._place(query_id)
-            figures = self._sums[at].tolist() if at is not None else [0.0] * _FIGURES
-        evaluations, ms, rows, size, asked_ms = figures
+            evaluations, ms, rows, size, asked_ms = self._sums[at].tolist() if at is not None else [0.0] * _FIGURES
         times = {"ms": round(ms, 3), "asked_ms": round(asked_ms, 3)}
         return {"evaluations": int(evaluations), **times, "rows": int(rows), "bytes": int(size)}
 
@@ -150,3 +212,46 @@ def _common(wanted: Ints, known: Ints) -> tuple[Ints, Ints]:
     at = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
     here = np.flatnonzero(known[at] == wanted)
     return here, at[here]
+
+
+SAVE_EVERY_S = 60.0
+
+
+class Usage:
+    """The time and number of invocations by query. It is saved about once a minute, so a crash loses a minute.
+
+    Soft state: a file that cannot be read is started again.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._lock = threading.Lock()
+        self._known: dict[int, tuple[int, int]] = {}
+        self._changed = False
+        self._saved_s = time.monotonic()
+        with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):
+            self._known = {int(q): (int(at), int(n)) for q, (at, n) in orjson.loads(file.read_bytes()).items()}
+
+    def note(self, query_id: int, at_us: int) -> None:
+        with self._lock:
+            self._known[query_id] = (at_us, self.invocations(query_id) + 1)
+            self._changed = True
+
+    def last_us(self, query_id: int) -> int | None:
+        return self._known[query_id][0] if query_id in self._known else None
+
+    def invocations(self, query_id: int) -> int:
+        return self._known[query_id][1] if query_id in self._known else 0
+
+    def save_sometimes(self, queries: Collection[int]) -> None:
+        """Write it down if a minute has passed; `queries` are those that there are."""
+        if self._changed and time.monotonic() - self._saved_s > SAVE_EVERY_S:
+            self.save(queries)
+
+    def save(self, queries: Collection[int]) -> None:
+        with self._lock:
+            self._known = {q: known for q, known in self._known.items() if q in queries}
+            text = orjson.dumps({str(q): known for q, known in self._known.items()})
+            self._changed, self._saved_s = False, time.monotonic()
+        with contextlib.suppress(OSError):  # a full disk stops ingest, not answers
+            replace_file(self._file, text)

@@ -94,10 +94,8 @@ class Latest:
         sid = np.asarray(sids)[vids].astype(np.int64)
         times = rows.column(TIME_COLUMN).cast(pa.int64()).to_numpy()
         count = int(np.max(sids)) + 1
-        if len(known.newest_us) < count:
-            grown = np.full(count, np.iinfo(np.int64).min)
-            grown[: len(known.newest_us)] = known.newest_us
-            known.newest_us = grown
+        more = np.full(max(0, count - len(known.newest_us)), np.iinfo(np.int64).min)
+        known.newest_us = np.append(known.newest_us, more)
         self._take_newest(known, rows, sid, times, fields)
         self._take_trail(known, rows, sid, times, fields, count)
 
@@ -114,7 +112,7 @@ class Latest:
         seconds = times // SECOND
         newest = int(seconds.max())
         for name in fields:
-            values = _numbers(rows.column(name)) if name in rows.column_names else None
+            values = numbers(rows.column(name)) if name in rows.column_names else None
             if values is None:
                 continue
             by_second = known.trail.setdefault(name, {})
@@ -122,23 +120,18 @@ class Latest:
                 here = seconds == second
                 row = by_second.get(second)
                 if row is None or len(row) < count:
-                    grown = np.full(count, np.nan)
-                    grown[: 0 if row is None else len(row)] = row if row is not None else 0.0
-                    by_second[second] = row = grown
+                    before = np.empty(0) if row is None else row
+                    by_second[second] = row = np.append(before, np.full(count - len(before), np.nan))
                 row[sid[here]] = values[here]  # of several the last one stays
             for second in [s for s in by_second if s <= max(by_second) - TRAIL_S]:
                 del by_second[second]
 
 
-def _numbers(column: pa.ChunkedArray) -> Floats | None:
-    kind = column.type
-    if pa.types.is_boolean(kind):
-        column = column.cast(pa.int8())
-    if (
-        pa.types.is_integer(kind)
-        or pa.types.is_floating(kind)
-        or pa.types.is_decimal(kind)
-        or pa.types.is_boolean(kind)
-    ):
-        return np.asarray(column.cast(pa.float64()).to_numpy(), np.float64)
-    return None
+_NUMERIC = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_boolean)
+
+
+def numbers(column: pa.Array | pa.ChunkedArray) -> Floats | None:
+    """The values of a column, NaN for NULL; None where its type has no numbers."""
+    if not any(of(column.type) for of in _NUMERIC):
+        return None
+    return np.asarray(column.cast(pa.float64(), safe=False), np.float64)

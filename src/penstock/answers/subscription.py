@@ -12,7 +12,6 @@ import pyarrow as pa
 from penstock.errors import error
 from penstock.operators.base.answer import AnswerAt, Ids, answered_otherwise
 from penstock.operators.select.delivered_windows import DeliveredWindows
-from penstock.views.feed import CommitFeed
 from penstock.views.results import Event
 from penstock.views.standing_queries import StandingQueries
 
@@ -35,13 +34,28 @@ class Subscription(Protocol):
     def close(self) -> None: ...
 
 
-class Waiting:
-    """What all subscribers share: they are notified of committed cycles, and they can be closed."""
+class SelectSubscription:
+    """A subscriber to a query of the shared pass.
 
-    def __init__(self, feed: CommitFeed) -> None:
-        self._feed = feed
+    Plain: the current answer, then every row that enters, once. With changes: net changes per cycle with `op`.
+    `from_cycle` n skips the current answer and begins with what cycle n brought.
+    """
+
+    def __init__(self, standing: StandingQueries, name: str, from_cycle: int | None, changes: bool) -> None:
+        self._feed = standing.feed
         self._closed = False
         self._callbacks: list[Callable[[], None]] = []
+        self._standing = standing
+        self._name = name
+        self._changes = changes
+        self._before: AnswerAt | None = None
+        self._told = DeliveredWindows()
+        self._inside: Ids = np.empty(0, np.int64)  # kept for changes only
+        self._from_cycle = from_cycle
+        self._rested = False
+        last = standing.feed.last()
+        if from_cycle is not None and last is not None and from_cycle <= last.cycle + 1:
+            self._begin_at(from_cycle)
 
     def on_ready(self, callback: Callable[[], None]) -> None:
         self._callbacks.append(callback)
@@ -57,34 +71,13 @@ class Waiting:
             self._feed.unlisten(callback)
         self._feed.wake()
 
-
-class SelectSubscription(Waiting):
-    """A subscriber to a query of the shared pass.
-
-    Plain: the current answer, then every row that enters, once. With changes: net changes per cycle with `op`.
-    `from_cycle` n skips the current answer and begins with what cycle n brought.
-    """
-
-    def __init__(self, standing: StandingQueries, name: str, from_cycle: int | None, changes: bool) -> None:
-        super().__init__(standing.feed)
-        self._standing = standing
-        self._name = name
-        self._changes = changes
-        self._before: AnswerAt | None = None
-        self._told = DeliveredWindows()
-        self._inside: Ids = np.empty(0, np.int64)  # kept for changes only
-        self._from_cycle = from_cycle
-        self._rested = False
-        last = standing.feed.last()
-        if from_cycle is not None and last is not None and from_cycle <= last.cycle + 1:
-            self._begin_at(from_cycle)
-
     def _begin_at(self, cycle: int) -> None:
         """The cycle before must be known, so that new rows can be distinguished from older ones."""
-        held = self._held(cycle - 1)
+        held = self._standing.held(self._name, cycle - 1)
         if self._changes:
             self._inside = held.inside()
-        self._begin_with(held)
+        self._before = held
+        held.begin(self._told)
 
     @property
     def cycle(self) -> int:
@@ -119,15 +112,12 @@ class SelectSubscription(Waiting):
         """The current answer; complete, so a query that fills its window is waited for, cycle by cycle."""
         if not self._standing.is_ready(self._name, timeout_s):
             return None
-        held = self._held(None)
+        held = self._standing.held(self._name, None)
         inside = held.inside()
         self._inside = inside if self._changes else self._inside
-        self._begin_with(held)
-        return self._event(held, inside, None)
-
-    def _begin_with(self, held: AnswerAt) -> None:
         self._before = held
         held.begin(self._told)
+        return self._event(held, inside, None)
 
     def _step(self) -> Event | None:
         """What one more cycle brought; None where it brought nothing."""
@@ -157,13 +147,10 @@ class SelectSubscription(Waiting):
             # While it rested there were no answers; all that came meanwhile comes with the first one.
             cycle = self._standing.next_answer(before.query_id, before.cycle)
             self._rested = False
-            held = self._held(cycle)
+            held = self._standing.held(self._name, cycle)
             if held.operator != before.operator:
                 raise answered_otherwise(held.cycle)
             return held
-
-    def _held(self, cycle: int | None) -> AnswerAt:
-        return self._standing.held(self._name, cycle)
 
     def _event(self, held: AnswerAt, entered: Ids, left: pa.Table | None) -> Event:
         if left is not None and left.num_rows:

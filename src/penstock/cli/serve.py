@@ -15,7 +15,6 @@ import typer
 
 from penstock.cli.command import reported
 from penstock.logs import check_logging
-from penstock.pipeline.cluster_security import security_settings
 from penstock.server.http.listener import listen
 from penstock.settings import RENAMED, SETTINGS, load_settings
 
@@ -26,15 +25,15 @@ def serve(config: Path | None = None, **flags: Any) -> None:
     """Start the server and keep it running until Ctrl-C or SIGTERM."""
     before = frozenset(threading.enumerate())
     keep_files_private()
+    # Not before: `penstock --help` must not wait for PySpark, or for what is loaded below.
+    from penstock.pipeline.jvm import launch_java_early, security_settings
+
     with reported():
         settings = load_settings(flags, file=config)
         security_settings(settings)  # refuses a cluster without a secret, before Java is started
         check_logging(settings.log_level, settings.log_format)
         listener = listen(settings)
-    # The JVM comes up while FastAPI and the rest load; `penstock --help` must not wait for either.
-    from penstock.pipeline.jvm import launch_java_early
-
-    launch_java_early(settings)
+    launch_java_early(settings)  # it comes up while FastAPI and the rest load
     from penstock.console import open_console
     from penstock.pipeline.kernel_cache import compile_kernels
     from penstock.server.app import run

@@ -14,7 +14,6 @@ from penstock.answers.latest_readings import Latest, Recent
 from penstock.catalog.model import QueryDefinition, Table
 from penstock.clock import SECOND
 from penstock.database.database import Database
-from penstock.database.status import status
 from penstock.errors import PenstockError
 from penstock.server.http.thread_pools import Pool
 
@@ -206,7 +205,7 @@ class StatusCache:
         tables = tuple(table_facts(database, self.latest, table) for table in database.sensor_tables())
         return ServerStatus(
             now_us=database.clock.now_us(),
-            status=status(database),
+            status=database.status(),
             cycles=database.costs.cycles(),
             tables=tables,
             alarms=tuple(self._alarms()),

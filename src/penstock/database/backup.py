@@ -29,8 +29,6 @@ from penstock.errors import error
 from penstock.manifest import FileSum, copy_file, list_files, write_manifest
 from penstock.streams.log.stream_log import StreamLog
 
-_WHOLE = ("format_version", "folder_id")
-
 
 @dataclass(slots=True)
 class BackupProgress:
@@ -134,21 +132,14 @@ def _copy_snapshot(snapshot: Path, target: Path, link: bool, progress: BackupPro
             progress.take(sums[name].size)
         else:
             sums[name] = copy_file(source, copy, progress.take)
-            problem = _damage(copy)
-            if problem is not None:
-                damaged.append(f"{name}: {problem}")
+            try:
+                verify_data(copy)  # it may carry checksums of its own
+            except (pa.ArrowException, OSError, ValueError) as problem:
+                detail = str(problem).split("\n", 1)[0]
+                damaged.append(f"{name}: {detail}")
         progress.files += 1
     write_manifest(target, sums, damaged)
     return damaged
-
-
-def _damage(path: Path) -> str | None:
-    """What is wrong with a file that carries checksums of its own; None where nothing is."""
-    try:
-        verify_data(path)
-    except (pa.ArrowException, OSError, ValueError) as problem:
-        return str(problem).split("\n", 1)[0]
-    return None
 
 
 def _link_folder(root: Path, log: StreamLog, target: Path) -> None:
@@ -162,7 +153,7 @@ def _link_folder(root: Path, log: StreamLog, target: Path) -> None:
             _copy_tree(root / name, target / name)
     # The same accounts can sign in to the copy: a copy without accounts would leak the data.
     _copy_tree(root / "security", target / "security")
-    for name in _WHOLE:
+    for name in ("format_version", "folder_id"):
         shutil.copy2(root / name, target / name)
 
 
@@ -175,18 +166,10 @@ def _copy_tree(source: Path, target: Path) -> None:
     for entry in entries:
         if entry.is_dir():
             _copy_tree(entry, target / entry.name)
-        else:
-            if (target / entry.name).exists():
-                continue
-            try:
-                _link_or_copy(entry, target / entry.name)
-            except FileNotFoundError:
-                continue  # compaction or pruning replaced it; what replaced it is copied too
-
-
-def _link_or_copy(source: Path, target: Path) -> None:
-    if not (_is_immutable(source) and _linked(source, target)):
-        shutil.copy2(source, target)
+        elif not (target / entry.name).exists():
+            with contextlib.suppress(FileNotFoundError):  # compaction or pruning replaced it; that is copied, too
+                if not (_is_immutable(entry) and _linked(entry, target / entry.name)):
+                    shutil.copy2(entry, target / entry.name)
 
 
 def _is_immutable(path: Path) -> bool:

@@ -8,38 +8,32 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pyarrow as pa
 from prometheus_client.core import Metric
 
 from penstock.answers.completeness import Completeness
-from penstock.answers.cost_shares import users_of
-from penstock.answers.costs import Costs
-from penstock.answers.plan_cache import PlanCache
-from penstock.answers.read_your_writes import ReadYourWrites
+from penstock.answers.costs import Costs, Usage
 from penstock.answers.subscription import Subscription
-from penstock.answers.usage import Usage
 from penstock.catalog.catalog import Catalog
-from penstock.catalog.model import Entry, QueryDefinition, Table
+from penstock.catalog.model import Entry
 from penstock.clock import SECOND, Clock
 from penstock.clock_guard import GuardedClock, clock_status
 from penstock.cycle.commits import CommitRecord, read_newest_end
+from penstock.cycle.culprits import find_poison
 from penstock.cycle.folder import DataFolder, FolderLock
 from penstock.cycle.offset import Offset
 from penstock.damage import damage_of, forget_report
 from penstock.database.backup import BackupProgress, back_up
-from penstock.database.inputs import LINES, WAYS_IN
 from penstock.database.lost_definitions import reserve_lost
 from penstock.database.observer import Observer
-from penstock.database.quarantine import Quarantine
+from penstock.database.parts import Parts
 from penstock.database.sampler import Sampler
-from penstock.database.scrubber import Scrubber
-from penstock.database.shutdown import close_rooms
-from penstock.database.sink_answers import sink_runner
-from penstock.database.status import failures, status
+from penstock.database.status import LINES, WAYS_IN, failures, status
 from penstock.database.system_tables import SystemTables
-from penstock.errors import PenstockError, error, suggest
+from penstock.database.verification import Scrubber
+from penstock.errors import PenstockError, error
 from penstock.logs import note_cycle
 from penstock.operators.aggregate.rollups.keeper import RollupKeeper
 from penstock.operators.aggregate.trees.on_demand import AggregatesOnDemand
@@ -51,15 +45,16 @@ from penstock.pipeline.engine import Engine
 from penstock.security.audit import Audit
 from penstock.security.users import Users
 from penstock.sensors.address_rules import rules_of
-from penstock.services import Service
 from penstock.settings import Settings
+from penstock.sinks.runner import SinkRunner
 from penstock.sql.plan import ResamplePlan, SparkPlan, TreePlan
-from penstock.sql.statements import AsOf
-from penstock.statements import invoke
+from penstock.sql.statements import AsOf, OnError
 from penstock.statements.descriptions import as_told, describe_queries, describe_query, describe_table
 from penstock.statements.execute import Executor
 from penstock.statements.permissions import the_caller
 from penstock.statements.running_statements import RunningStatements
+from penstock.statements.select import invoke, subscribe
+from penstock.statements.sinks import SinkQueries
 from penstock.streams.ingest.ingest import Ingest
 from penstock.streams.ingest.input_counts import InputCounts
 from penstock.streams.ingest.line_points import LineReport, LineWriter
@@ -75,14 +70,12 @@ _log = logging.getLogger("penstock")
 PUSH_TIMEOUT_S = 60.0
 
 
-class Database(ReadYourWrites):
+class Database(Parts):
     """One data folder, open. Thread-safe; every method may block, and raises PenstockError for a user's mistake.
 
     `execute` and `register` refuse what `security.caller.current_caller` may not do, and write changes to `audit`.
     `execute` and `invoke` end when `cancellation.current_cancellation` says so.
     """
-
-    follower: Follower
 
     def __init__(
         self,
@@ -100,7 +93,7 @@ class Database(ReadYourWrites):
         self.users = Users(self.folder.root, settings.token, self.clock)
         self.audit = Audit(self.folder.root, self.clock)
         self.statements = RunningStatements(settings, self.clock)
-        self.backups: dict[str, BackupProgress] = {}  # those that are being written, by their target
+        self.backups = {}
         self._ready = False
         self._stopped = threading.Event()
 
@@ -125,15 +118,15 @@ class Database(ReadYourWrites):
             committed = read_newest_end(self.folder)
             self._open_clock(committed)
             named = self.engine.commits.journal_named
-            reserve_lost(self.folder.root, self.catalog, named, committed.data if committed is not None else {})
+            committed_heads = committed.data if committed is not None else {}
+            reserve_lost(self.folder.root, self.catalog, named, committed_heads)
             self.log.reserve(self.catalog.state.heads())
-            if committed is not None:
-                known = self.catalog.state.tables_by_id
-                self.log.reserve({t: head for t, head in committed.data.items() if t in known})
+            known = self.catalog.state.tables_by_id
+            self.log.reserve({t: head for t, head in committed_heads.items() if t in known})
             for dropped in set(self.log.table_ids()) - self.catalog.state.tables_by_id.keys():
-                if dropped >= known_tables:  # its definition is lost, and its files were moved aside
-                    continue
-                self.log.drop(dropped)  # dropped in a former life that ended before its files went
+                # In a former life that ended before its files went. Files of lost definitions were moved aside.
+                if dropped < known_tables:
+                    self.log.drop(dropped)
             self.quarantine = Quarantine(self.catalog, self.folder, self.settings)
             self.engine.is_waiting, self.engine.trace = self._is_waiting, self.quarantine.trace
             self.engine.lag = lambda: self.follower.lag
@@ -145,13 +138,9 @@ class Database(ReadYourWrites):
             )
             self.lines = LineWriter(self.ingest.push, lambda: self.catalog.state.tables, PUSH_TIMEOUT_S)
             self.ways_in = {way: InputCounts() for way in WAYS_IN} | {LINES: self.lines.counts}
+            commits, run_tasks = self.engine.commits, self.engine.run_tasks
             self.standing = StandingQueries(
-                self.folder,
-                self.engine.commits,
-                self.settings,
-                lambda: self.catalog.state,
-                self._intervals,
-                self.engine.run_tasks,
+                self.folder, commits, self.settings, lambda: self.catalog.state, self._intervals, run_tasks
             )
             progress("reading the committed cycles")
             self.standing.load()
@@ -159,6 +148,7 @@ class Database(ReadYourWrites):
             if "journal" not in self.damage.open_kinds():
                 self.rollups.sweep(grace_s=0)
             self.system = SystemTables(self)
+            self.system_table = self.system.table
             self.costs = Costs()
             self.usage = Usage(self.folder.root / "usage.json")
             self.completeness = Completeness(self.standing)
@@ -172,16 +162,10 @@ class Database(ReadYourWrites):
                 TreePlan.operator: self.on_demand.answer,
                 ResamplePlan.operator: partial(resampled_once, self.standing),
             }  # by operator, what answers a question that is asked once without Spark
-            self.known_questions = PlanCache()
             self.observer = Observer(
-                self.catalog,
-                self.ingest,
-                self.clock,
-                self.settings,
-                lambda: self.standing.finished,
-                self.address_rules,
+                self.catalog, self.ingest, self.clock, self.settings, self.standing, self.address_rules
             )
-            self.sinks = sink_runner(self)
+            self.sinks = SinkRunner(SinkQueries(self), self.folder, self.settings, self.clock, self.address_rules)
             self.executor = Executor(self)
             progress("starting Spark")
             before = self.standing.store.cycle
@@ -199,13 +183,8 @@ class Database(ReadYourWrites):
         self.sources.follow()
         self.sampler.start()
         self.sinks.start(self.catalog.state.sinks)
-        self.housekeeper = LogMaintenance(
-            self.log,
-            self.ingest,
-            lambda: self.catalog.state,
-            self.clock,
-            RetentionControl(self.rollups.retain, self.standing.retained, self.standing.protected, self._tidy),
-        )
+        control = RetentionControl(self.rollups.retain, self.standing.retained, self.standing.protected, self._tidy)
+        self.housekeeper = LogMaintenance(self.log, self.ingest, lambda: self.catalog.state, self.clock, control)
         self.scrubber = Scrubber(self.folder.root, self.damage, self.clock, self.settings.scrub_days, self._cover)
         self.scrubber.start()
         self._ready = True
@@ -233,7 +212,7 @@ class Database(ReadYourWrites):
             return
         self._stopped.set()
         self._ready = False
-        close_rooms(self)
+        self.close_parts()
         if hasattr(self, "standing"):
             self.standing.feed.close()
         if hasattr(self, "usage"):
@@ -267,10 +246,8 @@ class Database(ReadYourWrites):
         self.standing.take(record)
         fold_ms = (time.monotonic() - began) * 1000
         with self.standing.locked() as store:
-            known, version = store.state.queries_by_id, store.state.position
-            if version != self.costs.version:
-                sharing = [q for q, answer in store.answers.items() if not answer.paused]
-                self.costs.follow(version, sharing, known, users_of(store))
+            known = store.state.queries_by_id
+            self.costs.follow(store)
         self.costs.note_cycle(record, fold_ms)
         self._take_poisoned()
         self.usage.save_sometimes(known)
@@ -325,11 +302,9 @@ class Database(ReadYourWrites):
         try:
             return self.ingest.push(table, data, idempotency_key).result(timeout=PUSH_TIMEOUT_S)
         except TimeoutError:
-            raise error(
-                "too_busy",
-                detail=f"the readings were not on disk after {PUSH_TIMEOUT_S:.0f} s; they may still get there",
-                hint="send them again with the same Idempotency-Key",
-            ) from None
+            detail = f"the readings were not on disk after {PUSH_TIMEOUT_S:.0f} s; they may still get there"
+            hint = "send them again with the same Idempotency-Key"
+            raise error("too_busy", detail=detail, hint=hint) from None
 
     def write_lines(self, body: bytes, precision: str = "ns") -> LineReport:
         """Store points of the line protocol; returns when the good ones are on disk."""
@@ -338,7 +313,7 @@ class Database(ReadYourWrites):
     def register(
         self,
         queries: Sequence[tuple[str, str] | Mapping[str, Any]],
-        on_error: Literal["none", "rest"] = "none",
+        on_error: OnError = "none",
         owner: str | None = None,
     ) -> list[dict[str, Any]]:
         """Create many queries with one sync, from (name, SELECT) or records; `none`: one mistake refuses them all."""
@@ -347,19 +322,13 @@ class Database(ReadYourWrites):
 
     # -- answers
 
-    def definition(self, name: str) -> QueryDefinition:
-        found = self.catalog.state.queries.get(name)
-        if found is None:
-            raise error("query_not_found", query=name, hint=suggest(name, self.catalog.state.queries))
-        return found
-
     def invoke(self, name: str, as_of: int | str | AsOf | None = None, limit: int | None = None) -> Result:
         """The answer of a standing query for its window as of the last cycle, an older one, or a past time."""
-        return invoke.invoke(self, name, as_of, limit)
+        return invoke(self, name, as_of, limit)
 
     def subscribe(self, name: str, from_cycle: int | None = None, changes: bool = False) -> Subscription:
         """Push of a query's results, from the current answer on or from a kept cycle on."""
-        return invoke.subscribe(self, name, from_cycle, changes)
+        return subscribe(self, name, from_cycle, changes)
 
     # -- about itself
 
@@ -384,20 +353,6 @@ class Database(ReadYourWrites):
 
     def table(self, name: str) -> dict[str, Any]:
         return describe_table(self.catalog_table(name))
-
-    def sensor_tables(self) -> list[Table]:
-        """Those with a stream, by name."""
-        return sorted((t for t in self.catalog.state.tables.values() if t.stream is not None), key=lambda t: t.name)
-
-    def catalog_table(self, name: str) -> Table:
-        found = self.catalog.state.tables.get(name)
-        if found is None:
-            raise error("table_not_found", table=name, hint=suggest(name, self.catalog.state.tables))
-        return found
-
-    def system_table(self, name: str) -> pa.Table:
-        """The rows of a table penstock.* as they are now."""
-        return self.system.table(name)
 
     def sensors(self, table: str) -> list[dict[str, Any]]:
         return self.system.sensors(self.catalog_table(table))
@@ -431,29 +386,8 @@ class Database(ReadYourWrites):
         """End a running statement that the caller may see."""
         self.statements.cancel(statement_id, the_caller(self.users))
 
-    def services(self) -> list[Service]:
-        """Everything that works in the background, in the order in which it depends on each other."""
-        parts = (
-            "clock",
-            "log",
-            "engine",
-            "follower",
-            "observer",
-            "sources",
-            "evaluator",
-            "sinks",
-            "sampler",
-            "housekeeper",
-            "scrubber",
-        )
-        found: list[Any] = [getattr(self, part, None) for part in parts]
-        return [service for part in found if hasattr(part, "services") for service in part.services()]
-
     def status(self) -> dict[str, Any]:
-        return status(self)
-
-    def uptime_s(self) -> float:
-        return time.monotonic() - self._began_s
+        return {"ready": self.health().ready, "uptime_s": round(time.monotonic() - self._began_s, 1), **status(self)}
 
     def backup(self, target: Path, link: bool = False) -> list[str]:
         """Copy the data folder while the server runs; another server can open the copy. Returns what was damaged before."""
@@ -462,3 +396,33 @@ class Database(ReadYourWrites):
             return back_up(self.folder, self.log, target, link, progress)
         finally:
             self.backups.pop(str(target), None)
+
+
+class Quarantine:
+    """Takes queries that stop cycles out of them, by an entry in the journal, until they are resumed.
+
+    These are the queries that a cycle failed with, and those that a trial finds.
+    """
+
+    def __init__(self, catalog: Catalog, folder: DataFolder, settings: Settings) -> None:
+        self._catalog = catalog
+        self._folder = folder
+        self._settings = settings
+
+    def trace(self, start: Offset, stopping: threading.Event) -> bool:
+        """Find what stops the cycle from an offset on and take it out; False where nothing was found."""
+        found = find_poison(self._folder, self._settings, start, stopping)
+        _log.warning(
+            "looked into the cycle by %d tries: %d queries stop it; %s",
+            found["tries"],
+            len(found["queries"]),
+            found["unexplained"] or "nothing else does",
+        )
+        return self.take(found["queries"], found["table"])
+
+    def take(self, reasons: Mapping[int, str], table_id: int | None = None) -> bool:
+        """Take queries, and a table's readings up to now, out of the cycles; False where nothing is left to take out."""
+        taken = self._catalog.quarantine_queries(reasons, table_id)
+        for query in taken:
+            _log.warning('query "%s" was taken out of the cycles: %s', query.name, query.quarantined)
+        return bool(taken) or table_id is not None

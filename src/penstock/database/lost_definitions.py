@@ -37,7 +37,8 @@ def reserve_lost(root: Path, catalog: Catalog, journal_named: int, committed: Ma
     if missing <= 0 and not unknown and not versions:
         return
     first, count = state.position + 1, max(missing, 1)
-    above = {name: max(_numbers(root / folder), default=0) + 1 for name, folder in _NUMBERED.items()}
+    folders = {"table": "log", "rollup": "rollups", "sink": "sinks"}
+    above = {name: max(_numbers(root / folder), default=0) + 1 for name, folder in folders.items()}
     for table_id in unknown:
         move_folder_aside(root, root / "log" / str(table_id), "log", "the journal has lost the definition of its table")
         if (root / "streams" / str(table_id)).is_dir():
@@ -50,9 +51,6 @@ def reserve_lost(root: Path, catalog: Catalog, journal_named: int, committed: Ma
     if tables:
         detail += f"; sensors of {tables} that it defined are NULL in answers"
     damage_of(root).note(f"journal {which}", "journal", detail)
-
-
-_NUMBERED = {"table": "log", "rollup": "rollups", "sink": "sinks"}
 
 
 def _numbers(folder: Path) -> list[int]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 
 from penstock.catalog.catalog import Catalog
 from penstock.catalog.model import Table
@@ -16,6 +15,7 @@ from penstock.sql.plan import plan_from_json
 from penstock.streams.ingest.ingest import Ingest
 from penstock.streams.sources.manager import StreamManager, surviving
 from penstock.streams.sources.sensor_lifecycle import ManagerLimits
+from penstock.views.standing_queries import StandingQueries
 
 
 class Observer:
@@ -27,22 +27,19 @@ class Observer:
         ingest: Ingest,
         clock: Clock,
         settings: Settings,
-        finished: Callable[[], frozenset[int]],
-        rules: AddressRules | None = None,
+        standing: StandingQueries,
+        rules: AddressRules,
     ) -> None:
         self._catalog = catalog
-        self._finished = finished
+        self._standing = standing
         limits = ManagerLimits(queue_max_bytes=settings.queue_max_bytes)
-        self.manager = StreamManager(lambda: catalog.state, ingest, self._observe, clock, limits, rules)
+        self.manager = StreamManager(lambda: catalog.state, ingest, catalog.observe, clock, limits, rules)
         self._lock = threading.Lock()
         self._holders: dict[str, tuple[object, ...]] = {}
         self._wake = threading.Event()
         # Opening sensors journals, and journalling calls us: a thread of its own breaks the circle.
         self._service = Service("observer", self._settle_when_woken)
         self._service.start()
-
-    def _observe(self, table_id: int, opened: list[int], closed: list[int], ended: list[int]) -> None:
-        self._catalog.observe(table_id, opened, closed, ended)
 
     def follow(self) -> None:
         """Request another scan soon, because definitions changed or a query finished."""
@@ -66,7 +63,7 @@ class Observer:
     def settle(self) -> None:
         """Make demands fit the definitions as they are now."""
         with self._lock:
-            state, finished = self._catalog.state, self._finished()
+            state, finished = self._catalog.state, self._standing.finished
             wanted: dict[str, tuple[object, ...]] = {}
             reached = {name for name, table in state.tables.items() if _is_reached(table)}
             for definition in list(state.queries.values()):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,11 @@ from penstock.catalog.model import Table
 from penstock.catalog.secrets import shown_address, shown_options
 from penstock.catalog.system_columns import SYSTEM_TABLES
 from penstock.clock import SECOND, format_timestamp
-from penstock.database.damage import damage_rows
-from penstock.database.inputs import input_rows, sensor_state
 from penstock.database.parts import Parts
+from penstock.database.status import damage_rows, input_rows, sensor_state
 from penstock.errors import PenstockError
 from penstock.operators.aggregate.rollups.notices import rollup_rows
-from penstock.security.caller import current_caller
+from penstock.security.caller import Caller, current_caller
 from penstock.settings import SETTINGS
 from penstock.sql.functions import FUNCTIONS
 from penstock.sql.plan import SparkPlan
@@ -40,20 +40,21 @@ class SystemTables:
         return system | {r.name: invoke(r.table).table for r in plan.relations if r.kind == "state"}
 
     def table(self, name: str) -> pa.Table:
+        parts = self._parts
         makers: dict[str, Callable[[], list[dict[str, Any]]]] = {
             "penstock.sensors": self._sensor_rows,
-            "penstock.queries": lambda: describe_queries(self._parts),
-            "penstock.cycles": self._parts.costs.cycles,
+            "penstock.queries": lambda: describe_queries(parts),
+            "penstock.cycles": parts.costs.cycles,
             "penstock.streams": self._stream_rows,
             "penstock.fields": self._field_rows,
-            "penstock.rollups": self._rollup_rows,
-            "penstock.inputs": lambda: input_rows(self._parts.ways_in, self._parts.sources),
-            "penstock.sinks": self._sink_rows,
+            "penstock.rollups": lambda: rollup_rows(parts.catalog.state, parts.rollups.failures),
+            "penstock.inputs": lambda: input_rows(parts.ways_in, parts.sources),
+            "penstock.sinks": lambda: parts.sinks.facts(parts.catalog.state.sinks),
             "penstock.statements": self._statement_rows,
             "penstock.services": self._service_rows,
             "penstock.settings": self._setting_rows,
             "penstock.functions": self._function_rows,
-            "penstock.damage": lambda: damage_rows(self._parts.damage, self._parts.standing),
+            "penstock.damage": lambda: damage_rows(parts.damage, parts.standing),
         }
         rows = makers[name]()
         schema = pa.schema([pa.field(f.name, f.type.to_arrow()) for f in SYSTEM_TABLES[name]])
@@ -72,7 +73,6 @@ class SystemTables:
                 known = store.state.tables_by_id.get(table.id)
                 newest = store.newest.get(table.id)
             latest = int(newest.max(initial=NEVER)) if newest is not None and known is not None else NEVER
-            folder = parts.folder.log / str(table.id)
             out.append(
                 {
                     **counters,
@@ -80,7 +80,7 @@ class SystemTables:
                     "sensors": rows.current().num_rows,
                     "open": parts.observer.manager.open_count(table.id),
                     "rows": heads.get(table.id, 0),
-                    "files": _count_files(folder),
+                    "files": _count_files(parts.folder.log / str(table.id)),
                     "rows_per_s": parts.sampler.rates.of(table),
                     "refused": sum(counters["refused"].values()),
                     "newest": latest if latest > NEVER else None,
@@ -93,18 +93,14 @@ class SystemTables:
         found = self._parts.sampler.distributions
         return [{"table_name": t.name, **row} for t in self._parts.sensor_tables() for row in found.of(t)]
 
-    def _rollup_rows(self) -> list[dict[str, Any]]:
-        return rollup_rows(self._parts.catalog.state, self._parts.rollups.failures)
-
-    def _sink_rows(self) -> list[dict[str, Any]]:
-        return self._parts.sinks.facts(self._parts.catalog.state.sinks)
+    def _caller(self) -> Caller | None:
+        """None for a standing query on a server with users, which asks in no user's name."""
+        users = self._parts.users
+        return None if current_caller() is None and users.required else the_caller(users)
 
     def _statement_rows(self) -> list[dict[str, Any]]:
-        """Those of the caller; none for a standing query on a server with users, which asks in no user's name."""
-        users = self._parts.users
-        if current_caller() is None and users.required:
-            return []
-        return self._parts.statements.visible(the_caller(users))
+        caller = self._caller()
+        return self._parts.statements.visible(caller) if caller is not None else []
 
     def _service_rows(self) -> list[dict[str, Any]]:
         now_us = self._parts.clock.now_us()
@@ -115,11 +111,10 @@ class SystemTables:
         ]
 
     def _setting_rows(self) -> list[dict[str, Any]]:
-        """Values tell folders and hosts, which no role below admin needs; a standing query asks in no user's name."""
-        users = self._parts.users
-        nameless = current_caller() is None and users.required
+        """Values tell folders and hosts, which no role below admin needs."""
+        caller = self._caller()
         shown: dict[str, str] = {}
-        if not nameless and the_caller(users).role == "admin":
+        if caller is not None and caller.role == "admin":
             shown = shown_options({s.name: str(getattr(self._parts.settings, s.name)) for s in SETTINGS})
         return [
             {"name": s.name, "value": shown.get(s.name), "default": str(s.default), "sentence": s.sentence}
@@ -148,17 +143,12 @@ class SystemTables:
     def _sensor_rows(self) -> list[dict[str, Any]]:
         out = []
         for table in self._parts.sensor_tables():
-            for sensor in self._sensors_if_there(table):
-                key = ", ".join(str(sensor["key"][k]) for k in table.key)
-                last = sensor["last_reading_us"]
-                out.append({**sensor, "table_name": table.name, "sensor": key, "last_reading": last})
+            with contextlib.suppress(PenstockError):  # dropped a moment ago
+                for sensor in self.sensors(table):
+                    key = ", ".join(str(sensor["key"][k]) for k in table.key)
+                    last = sensor["last_reading_us"]
+                    out.append({**sensor, "table_name": table.name, "sensor": key, "last_reading": last})
         return out
-
-    def _sensors_if_there(self, table: Table) -> list[dict[str, Any]]:
-        try:
-            return self.sensors(table)
-        except PenstockError:  # dropped a moment ago
-            return []
 
     def sensors(self, table: Table) -> list[dict[str, Any]]:
         """Static values and live state of each sensor of a table; none where it has no stream."""
@@ -197,11 +187,9 @@ class SystemTables:
         with self._parts.standing.locked() as store:
             newest = store.newest.get(table.id, np.empty(0, np.int64))
             sids = store.state.rows(table.id).sids if table.id in store.state.tables_by_id else np.empty(0, np.int32)
-        found: dict[int, int] = {}
-        for vid in np.flatnonzero(newest[: len(sids)] > NEVER).tolist():
-            sid = int(sids[vid])
-            found[sid] = max(found.get(sid, NEVER), int(newest[vid]))
-        return found
+        versions = np.flatnonzero(newest[: len(sids)] > NEVER)
+        order = versions[np.argsort(newest[versions])]
+        return dict(zip(sids[order].tolist(), newest[order].tolist(), strict=True))  # the latest of a sensor comes last
 
 
 def _count_files(folder: Path) -> int:

@@ -1,11 +1,14 @@
 """Verify the files of a data folder: compare every checksum, and check that files agree with each other.
 
 `verify_file` reads one file. `files_of` lists all that have something to verify, and `verify_folder` reads them all and
-compares what they name. The scrubber reads a running server's files one by one, `penstock check` a folder that no server uses.
+compares what they name. `penstock check` reads a folder that no server uses, the scrubber the files of a running server: each
+once in `scrub_days`, slowly, so that damage is found before the last good backup is deleted. A running server repairs what it
+can: a new snapshot covers damaged commit records and journal lines.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -19,17 +22,19 @@ from penstock.catalog.folder_format import is_id_whole, read_format
 from penstock.catalog.journal import JournalReader, bad_line
 from penstock.catalog.snapshot import read_snapshot
 from penstock.catalog.state import CatalogState
+from penstock.clock import SECOND, Clock
 from penstock.cycle.commit_files import CommitRecord, list_numbers, read_record, record_name, snapshot_name
+from penstock.damage import DamageReport
+from penstock.disk_sync import replace_file
 from penstock.errors import PenstockError
 from penstock.manifest import MANIFEST, verify_backup
 from penstock.security.users import AccountFile
+from penstock.services import Service
 from penstock.streams.ingest.idempotency import bad_lines
 from penstock.streams.log.checksums import check_file, check_schema, check_seal, forget_whole
 from penstock.streams.log.segments import first_missing, list_what_is_there, parse_segment
 
-Took = Callable[[int], None]
 _UNREADABLE = (OSError, pa.ArrowException, ValueError, KeyError, TypeError, IndexError, OverflowError, PenstockError)
-_CACHED = getattr(os, "POSIX_FADV_DONTNEED", None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +50,8 @@ def files_of(root: Path) -> Iterator[tuple[Path, str]]:
     """Every file that has a checksum or a form, with its kind, in order."""
     for folder, kind in _FOLDERS.items():
         if (root / folder).is_dir():
-            yield from ((path, kind) for path in sorted((root / folder).rglob("*")) if _is_kept(path))
+            found = sorted(path for path in (root / folder).rglob("*") if path.suffix in _SUFFIXES)
+            yield from ((path, kind) for path in found if path.is_file())
     yield from ((root / name, kind) for name, kind in _FILES.items() if (root / name).is_file())
 
 
@@ -62,12 +68,8 @@ _FILES = {"security/accounts.json": "accounts", "folder_id": "folder_id", "usage
 _SUFFIXES = (".arrow", ".parquet", ".jsonl", ".json", ".zst")
 
 
-def _is_kept(path: Path) -> bool:
-    return path.is_file() and path.suffix in _SUFFIXES
-
-
 def verify_file(root: Path, path: Path) -> str | None:
-    """What is wrong with a file; None if it is intact or gone. Reads the disk, not the cache, where the system allows it."""
+    """What is wrong with a file; None if it is intact or gone. Reads the disk, not the cache."""
     try:
         _drop_cache(path)
         forget_whole(path)
@@ -126,7 +128,7 @@ def verify_data(path: Path) -> None:
         raise ValueError(f"it holds {rows} rows instead of {segment.rows}")
 
 
-def verify_folder(root: Path, took: Took = lambda size: None) -> list[Problem]:
+def verify_folder(root: Path, took: Callable[[int], None] = lambda size: None) -> list[Problem]:
     """Everything that is wrong with a folder that no server uses; `took` is called with the size of each file that was read."""
     problems = []
     for path, kind in files_of(root):
@@ -183,7 +185,117 @@ def _newest_record(root: Path) -> CommitRecord | None:
 
 def _drop_cache(path: Path) -> None:
     """Have the next read come from the disk: what rots there does not rot in memory."""
-    if _CACHED is None:
-        return
     with path.open("rb") as file:
-        os.posix_fadvise(file.fileno(), 0, 0, _CACHED)
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+BYTES_PER_S = 10_000_000
+FIRST_S = 60.0
+SAVE_EVERY = 100
+DAY_S = 86_400.0
+_LEAST_S = 0.001  # for a file of any size: thousands of small ones are not read at once, either
+
+
+class Scrubber:
+    """Reads the files in a background thread and notes what has rotted. `cover` repairs damage of some kinds: whether it did.
+
+    Its progress is kept in `scrub.json`, so that a restart continues it.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        report: DamageReport,
+        clock: Clock,
+        days: float,
+        cover: Callable[[str], bool] = lambda kind: False,
+    ) -> None:
+        self._root = root
+        self._report = report
+        self._clock = clock
+        self._period_us = int(days * DAY_S * SECOND)
+        self._cover = cover
+        self._file = root / "scrub.json"
+        self._began_us, self._after = self._read()
+        self._waiting: list[tuple[Path, str]] = []
+        self._in_order = 0  # so many of those that wait are a round; what is after them comes first
+        self._since_saved = 0
+        self.service = Service("scrubber", self.step, first_s=FIRST_S)
+
+    def services(self) -> list[Service]:
+        return [self.service]
+
+    def start(self) -> None:
+        if self._period_us > 0:
+            self.service.start()
+
+    def close(self) -> None:
+        self.service.stop()
+        self.service.join()
+        self._save()
+
+    def step(self) -> float:
+        """Read one file; the seconds until the next."""
+        if not self._waiting:
+            now_us = self._clock.now_us()
+            if self._began_us is not None and not self._after:
+                left_us = self._began_us + self._period_us - now_us
+                if left_us > 0:
+                    return min(left_us / SECOND, 3600.0)
+            self._begin(now_us)
+        if not self._waiting:
+            self._after = ""
+            return 60.0
+        path, kind = self._waiting.pop()
+        size = self._look_at(path, kind)
+        if not self._waiting:
+            self._after = ""
+        elif len(self._waiting) < self._in_order:  # what comes first does not move the place in the round
+            self._after = str(path.relative_to(self._root))
+        self._since_saved += 1
+        if self._since_saved >= SAVE_EVERY or not self._waiting:
+            self._save()
+        return max(_LEAST_S, size / BYTES_PER_S)
+
+    def scrub(self) -> None:
+        """One whole round, at once."""
+        self._begin(self._clock.now_us())
+        while self._waiting:
+            self._look_at(*self._waiting.pop())
+
+    def _begin(self, now_us: int) -> None:
+        """Go on with the round that a restart has cut off, or begin the next one. Files known to be damaged come first."""
+        found = list(files_of(self._root))
+        left = [each for each in found if str(each[0].relative_to(self._root)) > self._after] if self._after else found
+        if not self._after or self._began_us is None:
+            self._began_us = now_us
+        damaged = {row.file for row in self._report.open_rows()}
+        known = [each for each in found if str(each[0].relative_to(self._root)) in damaged]
+        self._in_order = len(left)
+        self._waiting = [*sorted(left, key=lambda each: str(each[0]), reverse=True), *known]
+
+    def _look_at(self, path: Path, kind: str) -> int:
+        detail = verify_file(self._root, path)
+        if detail is None:
+            self._report.heal(path)
+        else:
+            covered = self._cover(kind)
+            told = f"{detail}; a new snapshot covers it" if covered else detail
+            self._report.note(path, kind, told, healed=covered)
+        with contextlib.suppress(OSError):
+            return path.stat().st_size
+        return 0
+
+    def _read(self) -> tuple[int | None, str]:
+        try:
+            found = orjson.loads(self._file.read_bytes())
+            return int(found["began_us"]), str(found["after"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return None, ""
+
+    def _save(self) -> None:
+        self._since_saved = 0
+        if self._began_us is None:
+            return
+        with contextlib.suppress(OSError):  # soft
+            replace_file(self._file, orjson.dumps({"began_us": self._began_us, "after": self._after}))

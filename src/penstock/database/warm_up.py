@@ -1,6 +1,6 @@
 """Prepare this machine for quick starts: compile the kernels, then start Spark once to write its archive of Java classes.
 
-Machine code goes into Numba's cache (`pipeline.kernel_cache`), Spark's classes into the archive (`pipeline.archive`). Done once
+Machine code goes into Numba's cache (`pipeline.kernel_cache`), Spark's classes into the archive (`pipeline.jvm`). Done once
 per environment by `make`, or by `penstock warm-up`.
 """
 
@@ -11,13 +11,13 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 from penstock.database.database import Database
 from penstock.errors import PenstockError
-from penstock.pipeline.archive import find_archive, place_for_archive
 from penstock.pipeline.engine import Engine
-from penstock.pipeline.java import find_java
+from penstock.pipeline.jvm import find_archive, find_java, place_for_archive
 from penstock.pipeline.kernel_cache import compile_kernels
 from penstock.settings import Settings
 
@@ -61,12 +61,7 @@ def warm_up(progress: Callable[[str], None], again: bool = False) -> Path:
 
 
 def _train(folder: Path, archive: Path) -> None:
-    def training_engine(*arguments: object) -> Engine:
-        engine = Engine(*arguments)  # type: ignore[arg-type]
-        engine.train = archive
-        return engine
-
-    database = Database(Settings(data=str(folder)), engine=training_engine)
+    database = Database(Settings(data=str(folder)), engine=partial(Engine, train=archive))
     with _silence():
         database.start()
     try:

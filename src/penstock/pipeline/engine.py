@@ -27,10 +27,10 @@ from penstock.cycle.culprits import cycle_limits
 from penstock.cycle.folder import DataFolder
 from penstock.cycle.offset import Offset, offset_from_json
 from penstock.errors import error
-from penstock.pipeline.history_jobs import run_tasks
 from penstock.pipeline.jobs import CYCLE_POOL, cycle_workers, history_workers, in_pool, warm_workers
 from penstock.pipeline.session import start_session
 from penstock.pipeline.source import HistorySource, PenstockSource
+from penstock.pipeline.spark_sql import run_tasks
 from penstock.services import Service
 from penstock.settings import Settings
 from penstock.views.follower import LAG_MAX
@@ -39,13 +39,14 @@ _log = logging.getLogger("penstock.pipeline")
 STOP_S = 60.0
 STOP_QUERY_S = 15.0
 SUPERVISOR_S = 60.0
+OnCommit = Callable[[CommitRecord], None]
 _RETRY_SECONDS = (0.2, 1.0, 2.0, 5.0, 10.0)
 
 
 class Engine:
-    """The running pipeline of one data folder."""
+    """The running pipeline of one data folder. With `train` its JVM writes a class archive there when it ends."""
 
-    def __init__(self, folder: DataFolder, settings: Settings, on_commit: Callable[[CommitRecord], None]) -> None:
+    def __init__(self, folder: DataFolder, settings: Settings, on_commit: OnCommit, train: Path | None = None) -> None:
         self.folder = folder
         self.settings = settings
         self.commits = CommitStore(folder)
@@ -66,7 +67,7 @@ class Engine:
         self._committing = threading.Lock()
         self.spark: SparkSession | None = None
         self._scratch = folder.tmp / "spark"
-        self.train: Path | None = None
+        self._train = train
         self._warmed = False
         self._preparing: threading.Thread | None = None
 
@@ -99,7 +100,7 @@ class Engine:
         return run_tasks(self.spark, tasks, self.settings.statement_timeout_s)
 
     def _start_spark(self) -> None:
-        self.spark = start_session(self.settings, self._scratch, self.train)
+        self.spark = start_session(self.settings, self._scratch, self._train)
         with cycle_workers():
             self.spark.dataSource.register(PenstockSource)
         with history_workers(self.spark):

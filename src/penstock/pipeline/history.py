@@ -2,7 +2,7 @@
 
 A relation of a SparkPlan becomes one fresh DataFrame of this reader (a DataFrame used twice would keep the
 other use's pruning). Time and static predicates come as options, so that only files and rows that can
-matter are read; the SQL text still holds them.
+matter are read; the SQL text still holds them. Rows that are too many to be in memory at once come in files (`InputFiles`).
 """
 
 from __future__ import annotations
@@ -61,40 +61,28 @@ class HistoryRequest:
         return orjson.dumps(self).decode()
 
 
-def request_from_option(text: str) -> HistoryRequest:
-    data = orjson.loads(text)
-    return HistoryRequest(**{**data, "columns": tuple(data["columns"])})
-
-
-@dataclass
-class HistoryTask(InputPartition):
-    """Some of the log's slices, or (none) the static rows."""
-
-    slices: tuple[Slice, ...]
-
-    def __post_init__(self) -> None:
-        super().__init__(None)
-
-
 class HistoryReader(DataSourceReader):
-    """Reads one relation. Planned in a process of Spark's, read in its workers."""
+    """Reads one relation. Planned in a process of Spark's, read in its workers.
+
+    A partition's value is some of the log's slices, or (none) the static rows.
+    """
 
     def __init__(self, options: dict[str, str]) -> None:
-        self._request = request_from_option(options["request"])
+        asked = orjson.loads(options["request"])
+        self._request = HistoryRequest(**{**asked, "columns": tuple(asked["columns"])})
 
     def partitions(self) -> Sequence[InputPartition]:
         request = self._request
         if request.kind in ("static", "ordinary"):
-            return [HistoryTask(())]
+            return [InputPartition(())]
         log = Path(request.folder) / "log"
         if request.end and not (log / str(request.table_id)).is_dir():
             raise _dropped(request)
         segments = list_whole(log, request.table_id, request.first, request.end)
         found = slices(segments, request.first, request.end, request.low_us, request.high_us)
-        return _spread(found, request.parallelism) or [HistoryTask(())]
+        return _spread(found, request.parallelism) or [InputPartition(())]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, HistoryTask)
         request = self._request
         definitions = definitions_since(request.folder, request.journal)
         table = definitions.state.tables_by_id.get(request.table_id)
@@ -103,7 +91,7 @@ class HistoryReader(DataSourceReader):
         if request.kind in ("static", "ordinary"):
             yield from _static_rows(request, definitions).to_batches(BATCH_ROWS)
             return
-        for piece in partition.slices:
+        for piece in partition.value:
             try:
                 rows = read_readings(request, table, definitions, piece)
             except PenstockError as problem:
@@ -118,7 +106,7 @@ def _dropped(request: HistoryRequest) -> PenstockError:
     return error("table_not_found", table=request.table)
 
 
-def _spread(found: list[Slice], parallelism: int) -> list[HistoryTask]:
+def _spread(found: list[Slice], parallelism: int) -> list[InputPartition]:
     """About equal numbers of rows per task, in log order."""
     total = sum(s.rows for s in found)
     size = max(100_000, -(-total // max(1, parallelism * 2)))
@@ -130,17 +118,17 @@ def _spread(found: list[Slice], parallelism: int) -> list[HistoryTask]:
             room = size
         tasks[-1].append(piece)
         room -= piece.rows
-    return [HistoryTask(tuple(t)) for t in tasks]
+    return [InputPartition(tuple(t)) for t in tasks]
 
 
 def _static_rows(request: HistoryRequest, definitions: Definitions) -> pa.Table:
     """Static rows as they stood at the request's journal position."""
     versions = definitions.state.rows(request.table_id).versions()
-    born, died = versions.column("_born"), versions.column("_died")
-    there = pc.less_equal(born, request.journal)
-    if request.kind == "static":
-        there = pc.and_(there, pc.greater(died, request.journal))
+    there = pc.less_equal(versions.column("_born"), request.journal)
+    died = versions.column("_died")
     later = pc.greater(died, request.journal)
+    if request.kind == "static":
+        there = pc.and_(there, later)
     position = versions.schema.get_field_index("_died")
     versions = versions.set_column(position, "_died", pc.if_else(later, pa.scalar(ALIVE, pa.int64()), died))
     return versions.filter(there).select(list(request.columns))
@@ -191,3 +179,46 @@ def _project(plan: SelectPlan, columns: dict[str, pa.Array], definitions: Defini
     shown = {o.name: evaluate(o.expr, columns, count, functions) for o in plan.outputs}
     hidden = {f.name: columns[f.name] for f in HIDDEN_OF_STREAM}
     return {TIME_COLUMN: columns[TIME_COLUMN], **shown, **hidden}
+
+
+@dataclass(frozen=True, slots=True)
+class InputFiles:
+    """A relation as files, each with some of its rows. The files exist for as long as their writer keeps references to them."""
+
+    fields: tuple[Field, ...]
+    files: tuple[Path, ...]
+
+    def options(self) -> dict[str, str]:
+        """What the data source `penstock` needs to read them."""
+        return {
+            "schema": ", ".join(f.to_spark() for f in self.fields),
+            "files": orjson.dumps([str(f) for f in self.files]).decode(),
+        }
+
+
+def write_handed(path: Path, rows: pa.Table) -> None:
+    """Soft: nothing is synced, and after a crash the folder is swept."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, rows.schema) as writer:
+            writer.write_table(rows, max_chunksize=BATCH_ROWS)
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
+
+
+class InputFilesReader(DataSourceReader):
+    """Reads the files of a relation, one task per file; without any there is one task that reads nothing."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        self._files: list[str] = orjson.loads(options["files"])
+
+    def partitions(self) -> Sequence[InputPartition]:
+        return [InputPartition(f) for f in self._files] or [InputPartition(None)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if partition.value is not None:
+            with pa.memory_map(partition.value) as source:
+                reader = pa.ipc.open_file(source)
+                for number in range(reader.num_record_batches):
+                    yield reader.get_batch(number)

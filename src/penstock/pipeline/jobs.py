@@ -17,7 +17,9 @@ import logging
 import os
 import re
 import threading
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +27,12 @@ import pyarrow as pa
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
+from pyspark.sql.functions import ArrowUDFType, arrow_udf  # type: ignore[attr-defined]
 
 from penstock.cancellation import Cancellation, current_cancellation
-from penstock.errors import error
+from penstock.errors import PenstockError, error
 from penstock.settings import Settings
+from penstock.types import Type
 
 LOOK_S = 0.5
 TASKS_MAX = 1_000
@@ -38,9 +42,8 @@ _looking = threading.Lock()
 class Preemption:
     """Checks for waiting cycles, in one statement's thread at a time."""
 
-    def __init__(self, context: SparkContext, adhoc_pool: str) -> None:
+    def __init__(self, context: SparkContext) -> None:
         self._context = context
-        self._adhoc = adhoc_pool
         self._waited = False
 
     def look(self) -> int:
@@ -58,13 +61,13 @@ class Preemption:
     def _free_slots(self) -> int:
         store: Any = self._context._jsc.sc().statusStore()
         stages = _listed(store.activeStages())
-        waits = any(_pending(stage) > 0 for stage in stages if stage.schedulingPool() != self._adhoc)
+        others = (s for s in stages if s.schedulingPool() != ADHOC_POOL)
+        waits = any(s.numTasks() > s.numActiveTasks() + s.numCompleteTasks() for s in others)
         waited, self._waited = self._waited, waits
         if not (waits and waited):
             return 0
-        largest = max(
-            (s for s in stages if s.schedulingPool() == self._adhoc), key=lambda s: s.numActiveTasks(), default=None
-        )
+        adhoc = (s for s in stages if s.schedulingPool() == ADHOC_POOL)
+        largest = max(adhoc, key=lambda s: s.numActiveTasks(), default=None)
         if largest is None:
             return 0
         tasks = _listed(store.taskList(largest.stageId(), largest.attemptId(), TASKS_MAX))
@@ -75,10 +78,6 @@ class Preemption:
             self._context._jsc.sc().killTaskAttempt(task, True, "a cycle waits for its slot")
         self._waited = False
         return len(ended)
-
-
-def _pending(stage: Any) -> int:
-    return int(stage.numTasks() - stage.numActiveTasks() - stage.numCompleteTasks())
 
 
 def _listed(found: Any) -> list[Any]:
@@ -93,7 +92,7 @@ SHUFFLE_PARTITIONS = 4
 _WORKERS = "PENSTOCK_WORKERS"
 _environment_lock = threading.Lock()
 # What a call raises when Spark's JVM is not there any more.
-_LOST = (Py4JNetworkError, ConnectionError, EOFError)
+LOST = (Py4JNetworkError, ConnectionError, EOFError)
 _ALLOCATIONS = """<?xml version="1.0"?>
 <allocations>
   <pool name="cycle"><schedulingMode>FIFO</schedulingMode><weight>10</weight><minShare>{cores}</minShare></pool>
@@ -163,6 +162,14 @@ def history_workers(spark: SparkSession) -> Iterator[None]:
             del environment[_WORKERS]
 
 
+def register_function(spark: SparkSession, name: str, call: Callable[..., pa.Array], type_: Type) -> None:
+    """Add a function over Arrow columns to the session, for workers of statements."""
+    with warnings.catch_warnings(), history_workers(spark):
+        # Spark would rather read the kind of function from type hints; a function of any number of columns has none.
+        warnings.simplefilter("ignore")
+        spark.udf.register(name, arrow_udf(call, type_.to_spark(), ArrowUDFType.SCALAR))
+
+
 @contextlib.contextmanager
 def in_pool(spark: SparkSession, pool: str) -> Iterator[None]:
     """Jobs of this thread, and of queries that it starts, belong to a pool."""
@@ -184,8 +191,8 @@ def statement_jobs(spark: SparkSession) -> Iterator[None]:
     context = spark.sparkContext
     try:
         context.setJobGroup(cancellation.id, "statement", interruptOnCancel=True)
-    except _LOST as lost:
-        raise error("not_ready", detail="Spark is being restarted", hint="ask again in a moment") from lost
+    except LOST as lost:
+        raise restarting() from lost
     ended = threading.Event()
     forget = cancellation.on_stop(ended.set)
     name = f"penstock-{cancellation.id}"
@@ -205,12 +212,17 @@ def statement_jobs(spark: SparkSession) -> Iterator[None]:
         _clear(context, "spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")
 
 
+def restarting() -> PenstockError:
+    """What a statement ends with when its JVM is lost."""
+    return error("not_ready", detail="Spark is being restarted", hint="ask again in a moment")
+
+
 def _watch(context: SparkContext, cancellation: Cancellation, ended: threading.Event) -> None:
     """End a statement at its deadline, and its jobs when it is stopped; until then see to it that cycles find slots.
 
     The thread that stops a statement may be the event loop, which must not wait for the JVM. So this one does.
     """
-    preemption = Preemption(context, ADHOC_POOL)
+    preemption = Preemption(context)
     while True:
         left_s = cancellation.left_s()
         if ended.wait(LOOK_S if left_s is None else min(left_s, LOOK_S)):
@@ -221,18 +233,14 @@ def _watch(context: SparkContext, cancellation: Cancellation, ended: threading.E
         if not cancellation.standing:
             preemption.look()
     if cancellation.stopped:
-        _cancel_jobs(context, cancellation.id)
-
-
-def _cancel_jobs(context: SparkContext, group: str) -> None:
-    """End the jobs of a group, also those to come: a statement may be cancelled while Spark plans it."""
-    with contextlib.suppress(*_LOST, Py4JError):  # without its JVM there is nothing to end
-        context._jsc.sc().cancelJobGroupAndFutureJobs(group)
+        with contextlib.suppress(*LOST, Py4JError):  # without its JVM there is nothing to end
+            # Also those to come: a statement may be cancelled while Spark plans it.
+            context._jsc.sc().cancelJobGroupAndFutureJobs(cancellation.id)
 
 
 def _clear(context: SparkContext, *properties: str) -> None:
     """This thread works for others next."""
-    with contextlib.suppress(*_LOST):
+    with contextlib.suppress(*LOST):
         for name in properties:
             context.setLocalProperty(name, None)  # type: ignore[arg-type]  # which Spark takes for "none"
 
@@ -246,26 +254,22 @@ def warm_workers(spark: SparkSession) -> None:
     tasks = adhoc_parallelism(cores)
     try:
         with cycle_workers():
-            frame = spark.range(0, cores, 1, cores).mapInArrow(_load, "id BIGINT")
+            frame = spark.range(0, cores, 1, cores).mapInArrow(partial(_load, True), "id BIGINT")
         frame.toArrow()
         with history_workers(spark):
-            frame = spark.range(0, tasks, 1, tasks).mapInArrow(_load_history, "id BIGINT")
+            frame = spark.range(0, tasks, 1, tasks).mapInArrow(partial(_load, False), "id BIGINT")
         frame.toArrow()
     except Exception as failure:
         _log.debug("workers could not be warmed: %s", failure)
 
 
-def _load_history(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _load(for_cycles: bool, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     importlib.import_module("penstock.pipeline.history")
-    yield from batches
+    if for_cycles:
+        importlib.import_module("penstock.cycle.worker")
+        # Here, because the server need not load it. Even to read a kernel from its file takes as long as a small cycle.
+        from penstock.pipeline.kernel_warmup import OF_WORKERS
 
-
-def _load(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for module in ("penstock.cycle.worker", "penstock.pipeline.history"):
-        importlib.import_module(module)
-    # Here, because the server need not load it. Even to read a kernel from its file takes as long as a small cycle.
-    from penstock.pipeline.kernel_warmup import OF_WORKERS
-
-    for rehearse in OF_WORKERS:
-        rehearse()
+        for rehearse in OF_WORKERS:
+            rehearse()
     yield from batches

@@ -11,45 +11,31 @@ from __future__ import annotations
 import os
 import re
 import sys
-import warnings
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
-from pyspark.sql.functions import ArrowUDFType, arrow_udf  # type: ignore[attr-defined]
 
 import penstock
 from penstock.errors import error
 from penstock.functions.regular_expressions import FUNCTIONS, SPARK_PREFIX, call_text_function
-from penstock.pipeline.cluster_security import security_settings
-from penstock.pipeline.java import link_home
-from penstock.pipeline.jobs import history_workers, local_cores, pool_settings, slots
-from penstock.pipeline.jvm import java_settings, launch_java
+from penstock.pipeline.jobs import local_cores, pool_settings, register_function, slots
+from penstock.pipeline.jvm import java_settings, launch_java, link_home, security_settings
 from penstock.settings import Settings
 
-# Hadoop's checksummed local file system forks a process per permission change without its native library;
-# the raw one with a plain rename is safe for the one writer of a local checkpoint.
-_LOCAL_DISK = {
+_LOCAL = {
+    # On this machine no other host needs to reach the driver; executors elsewhere do.
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    # Hadoop's checksummed local file system forks a process per permission change without its native library;
+    # the raw one with a plain rename is safe for the one writer of a local checkpoint.
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
 }
-
-
-# On this machine no other host needs to reach the driver; executors elsewhere do.
-_LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-
-
-def retrying_master(master: str, statements_max: int = 0) -> str:
-    """local[N] never retries a task, so one dead worker would fail the query: ask for four tries.
-
-    It gets slots for statements beside those of its N processors (see `jobs`).
-    """
-    cores = local_cores(master) if re.fullmatch(r"local(?:\[([^,\]]+)\])?", master) else None
-    return master if cores is None else f"local[{slots(cores, statements_max)},4]"
 
 
 def _executor_settings(master: str) -> dict[str, str]:
@@ -70,18 +56,22 @@ def _executor_settings(master: str) -> dict[str, str]:
 def start_session(settings: Settings, scratch: Path, train: Path | None = None) -> SparkSession:
     """The one Spark session of this process. `scratch` is where Spark keeps what it may lose.
 
-    With `train` its JVM writes a class archive there when it ends (see `archive`).
+    With `train` its JVM writes a class archive there when it ends (see `jvm`).
     """
     scratch.mkdir(parents=True, exist_ok=True)
     if settings.spark_master.startswith("local-cluster"):
         os.environ["SPARK_HOME"] = str(link_home(scratch / "home"))
-    master = retrying_master(settings.spark_master, settings.statements_max)
+    master = settings.spark_master
+    cores = local_cores(master) if re.fullmatch(r"local(?:\[([^,\]]+)\])?", master) else None
+    if cores is not None:
+        # local[N] never retries a task, so one dead worker would fail the query: ask for four tries. It gets slots for
+        # statements beside those of its N processors (see `jobs`).
+        master = f"local[{slots(cores, settings.statements_max)},4]"
     builder = SparkSession.Builder().master(master).appName("penstock")
     conf = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         **java_settings(settings, train),
-        **(_LOOPBACK if settings.spark_master.startswith("local") else {}),
         **pool_settings(settings, scratch),
         "spark.local.dir": str(scratch),
         # Hadoop gives files the modes of a umask of its own.
@@ -113,7 +103,7 @@ def start_session(settings: Settings, scratch: Path, train: Path | None = None) 
     if not settings.spark_master.startswith("local["):
         conf.update(_executor_settings(settings.spark_master))
     if settings.spark_master.startswith("local"):
-        conf.update(_LOCAL_DISK)
+        conf.update(_LOCAL)
     # A JVM gets its settings as arguments, which other accounts see: it gets the secret after its start.
     launch_java(conf)
     for name, value in {**conf, **security_settings(settings)}.items():
@@ -163,19 +153,12 @@ def _listed(registry: Any) -> list[str]:
 
 def register_functions(session: SparkSession) -> None:
     """Add the functions to the session, once."""
-    with history_workers(session):
-        for name, function in FUNCTIONS.items():
-            session.udf.register(SPARK_PREFIX + name, _spark_function(name, function.type.to_spark()))
+    for name, function in FUNCTIONS.items():
+        register_function(session, SPARK_PREFIX + name, partial(_call, name), function.type)
 
 
-def _spark_function(name: str, type_: str) -> Callable[..., object]:
-    def call(*columns: pa.Array) -> pa.Array:
-        return call_text_function(name, *(_valid(column) for column in columns))
-
-    with warnings.catch_warnings():
-        # Spark would rather read the kind of function from type hints; a function of any number of columns has none.
-        warnings.simplefilter("ignore")
-        return arrow_udf(call, type_, ArrowUDFType.SCALAR)  # type: ignore[no-any-return]
+def _call(name: str, *columns: pa.Array) -> pa.Array:
+    return call_text_function(name, *(_valid(column) for column in columns))
 
 
 def _valid(column: pa.Array) -> pa.Array:

@@ -26,7 +26,7 @@ CYCLE_SCHEMA = "query BIGINT, kind STRING, rows BIGINT, position BIGINT, payload
 class PenstockSource(DataSource):
     """The data source. Options: the folder; for a stream start, parallelism and limits; for a batch what to read.
 
-    A batch reads what a `history.HistoryRequest` or an `input_files.InputFiles` describes.
+    A batch reads what a `history.HistoryRequest` or a `history.InputFiles` describes.
     """
 
     @classmethod
@@ -41,7 +41,7 @@ class PenstockSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         if "files" in self.options:
-            from penstock.pipeline.input_files import InputFilesReader
+            from penstock.pipeline.history import InputFilesReader
 
             return InputFilesReader(dict(self.options))
         from penstock.pipeline.history import HistoryReader

@@ -1,23 +1,29 @@
-"""Run a SparkPlan: Spark SQL over the log, the catalog and the system tables, as of a committed offset."""
+"""Run a SparkPlan: Spark SQL over the log, the catalog and the system tables, as of a committed offset.
+
+`run_tasks` runs other work that reads history in Spark's workers: what an answer may not read in the server process.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import itertools
+import pickle
 import re
-import warnings
-from collections.abc import Callable, Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import orjson
 import pyarrow as pa
-from py4j.protocol import Py4JJavaError, Py4JNetworkError
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.functions import ArrowUDFType, arrow_udf  # type: ignore[attr-defined]
 
-from penstock.catalog.model import Function, Table
+from penstock.cancellation import Cancellation, cancelled_by, current_cancellation
+from penstock.catalog.model import Function
 from penstock.catalog.state import CatalogState
 from penstock.cycle.folder import DataFolder
 from penstock.cycle.offset import Offset
@@ -25,9 +31,15 @@ from penstock.errors import PenstockError, error
 from penstock.expr import expression as expressions
 from penstock.expr.user_functions import compile_function
 from penstock.expr.windows import FOREVER
-from penstock.pipeline.history import HIDDEN_OF_ORDINARY, HIDDEN_OF_STREAM, HistoryRequest
-from penstock.pipeline.input_files import InputFiles
-from penstock.pipeline.jobs import history_workers, read_parallelism, statement_jobs
+from penstock.pipeline.history import HIDDEN_OF_ORDINARY, HIDDEN_OF_STREAM, HistoryRequest, InputFiles
+from penstock.pipeline.jobs import (
+    LOST,
+    history_workers,
+    read_parallelism,
+    register_function,
+    restarting,
+    statement_jobs,
+)
 from penstock.sql.plan import Relation, SparkPlan, plan_from_json
 from penstock.sql.spark.text import NOW
 from penstock.sql.spark.text_check import check_spark_text, known_functions, refused
@@ -37,8 +49,6 @@ _numbers = itertools.count(1)
 _PARSED_KEPT = 256
 # Conditions of what a worker raises, by the first word of the message.
 _OF_WORKERS = {"function": "function_failed", "segment": "corrupt_segment", "regexp_replace": "over_budget"}
-# What a call raises when Spark's JVM is not there any more.
-_LOST = (Py4JNetworkError, ConnectionError, EOFError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +75,7 @@ class SparkRunner:
 
     def run(self, plan: SparkPlan, moment: Moment, given: Mapping[str, pa.Table | InputFiles]) -> pa.Table:
         """The answer as an Arrow table with the plan's outputs as columns. `given`: relations as rows, by name."""
-        with statement_jobs(self._spark):
+        with statement_jobs(self._spark), _translated():
             return self._run(plan, moment, given)
 
     def _run(self, plan: SparkPlan, moment: Moment, given: Mapping[str, pa.Table | InputFiles]) -> pa.Table:
@@ -80,20 +90,13 @@ class SparkRunner:
                 views[relation.name] = view
             self._check_parsed(plan.sql, relations, plan.functions)
             result = self._spark.sql(plan.sql, args={NOW: moment.now_us, **views}).limit(self._max_rows + 1).toArrow()
-        except (PySparkException, Py4JJavaError) as failure:
-            raise translate(failure) from failure
-        except _LOST as lost:
-            raise error("not_ready", detail="Spark is being restarted", hint="ask again in a moment") from lost
         finally:
-            with contextlib.suppress(*_LOST):  # with its JVM the views are gone, too
+            with contextlib.suppress(*LOST):  # with its JVM the views are gone, too
                 for view in views.values():
                     self._spark.catalog.dropTempView(view)
         if result.num_rows > self._max_rows:
-            raise error(
-                "over_budget",
-                detail=f"the answer has more than {self._max_rows} rows",
-                hint="add LIMIT or a narrower window, or raise result_max_rows",
-            )
+            hint = "add LIMIT or a narrower window, or raise result_max_rows"
+            raise error("over_budget", detail=f"the answer has more than {self._max_rows} rows", hint=hint)
         schema = pa.schema([pa.field(name, type_.to_arrow()) for name, type_ in plan.outputs])
         return result.rename_columns([n for n, _ in plan.outputs]).cast(schema, safe=False)
 
@@ -108,8 +111,7 @@ class SparkRunner:
     def _register_functions(self, state: CatalogState) -> None:
         for function in state.functions.values():
             if self._registered.get(function.name) != function:
-                with history_workers(self._spark):
-                    self._spark.udf.register(function.name, _spark_function(function))
+                register_function(self._spark, function.name, _spark_function(function), function.returns)
                 self._registered[function.name] = function
 
     def _frame(
@@ -135,13 +137,15 @@ class SparkRunner:
                 detail = f'another query "{relation.table}" came while the question was answered'
                 raise error("not_ready", detail=detail, hint="ask again")
             table, plan_json = moment.state.tables_by_id[plan.table_id], definition.plan
-            shown = [Field(o.name, o.type) for o in plan.outputs if o.name != "ts"]
-            columns = [*shown, Field("ts", TIMESTAMP), *HIDDEN_OF_STREAM]
+            outputs = (Field(o.name, o.type) for o in plan.outputs if o.name != "ts")
+            columns = [*outputs, Field("ts", TIMESTAMP), *HIDDEN_OF_STREAM]
             # Its rows are those of a cycle ago; definitions may be newer, because versions only ever grow.
             offset = replace(moment.previous or moment.offset, journal=moment.offset.journal)
         else:
             table = moment.state.tables[relation.table]
-            columns = columns_of_relation(relation.kind, table)
+            shown = table.flat_columns() if relation.kind == "stream" else table.columns
+            hidden = HIDDEN_OF_STREAM if relation.kind == "stream" else HIDDEN_OF_ORDINARY
+            columns = [*(Field(c.name, c.type) for c in shown), *hidden]
         # Without column pruning in Python sources: leave out what the text does not name.
         used = [c for c in columns if c.name in names] or columns[:1]
         request = HistoryRequest(
@@ -162,29 +166,29 @@ class SparkRunner:
         return request, used
 
 
-def columns_of_relation(kind: str, table: Table) -> list[Field]:
-    flat = [Field(c.name, c.type) for c in table.flat_columns()]
-    if kind == "stream":
-        return [*flat, *HIDDEN_OF_STREAM]
-    static = [Field(c.name, c.type) for c in table.columns]
-    return [*static, *HIDDEN_OF_ORDINARY]
-
-
 _compiled: dict[Function, Callable[..., pa.Array]] = {}
 
 
-def _spark_function(function: Function) -> Callable[..., object]:
-    """A user's function as a Spark UDF over Arrow batches; compiled in the worker that runs it, once."""
+def _spark_function(function: Function) -> Callable[..., pa.Array]:
+    """A user's function over Arrow columns; compiled in the worker that runs it, once."""
 
-    def call(*columns: pa.Array) -> pa.Array:
+    def call(*columns: pa.Array) -> pa.Array:  # in here, so that a worker need not load this module
         if function not in _compiled:
             _compiled[function] = compile_function(function)
         return _compiled[function](*columns)
 
-    with warnings.catch_warnings():
-        # Spark would rather read the kind of function from type hints; a function of any number of columns has none.
-        warnings.simplefilter("ignore")
-        return arrow_udf(call, function.returns.to_spark(), ArrowUDFType.SCALAR)  # type: ignore[no-any-return]
+    return call
+
+
+@contextlib.contextmanager
+def _translated() -> Iterator[None]:
+    """Errors of Spark inside become ours."""
+    try:
+        yield
+    except (PySparkException, Py4JJavaError) as failure:
+        raise translate(failure) from failure
+    except LOST as lost:
+        raise restarting() from lost
 
 
 def translate(failure: PySparkException | Py4JJavaError) -> PenstockError:
@@ -214,48 +218,28 @@ def translate(failure: PySparkException | Py4JJavaError) -> PenstockError:
     first = next((line for line in text.splitlines() if line.strip()), "Spark could not run the statement")
     first = re.sub(r"^\[[A-Z_.]+\]\s*", "", first)
     first = re.sub(r"\s*SQLSTATE: \w+.*$", "", first)
-    condition = (
-        "not_supported" if type(failure).__name__ in ("AnalysisException", "ParseException") else "engine_failed"
-    )
-    if condition == "not_supported":
-        return PenstockError(condition, f"Spark SQL refuses this statement: {first}")
-    return error(condition, detail=first)
+    if type(failure).__name__ in ("AnalysisException", "ParseException"):
+        return PenstockError("not_supported", f"Spark SQL refuses this statement: {first}")
+    return error("engine_failed", detail=first)
 
 
 _CATALYST = "org.apache.spark.sql.catalyst."
 # Nodes of a plan that select, combine and name rows. None of them reads, runs or changes anything.
 _NODES = frozenset(
-    f"{_CATALYST}{name}"
-    for name in (
-        "plans.logical.Aggregate",
-        "plans.logical.Deduplicate",
-        "plans.logical.Distinct",
-        "plans.logical.Except",
-        "plans.logical.Filter",
-        "plans.logical.GlobalLimit",
-        "plans.logical.Intersect",
-        "plans.logical.Join",
-        "plans.logical.LocalLimit",
-        "plans.logical.LocalRelation",
-        "plans.logical.Offset",
-        "plans.logical.OneRowRelation",
-        "plans.logical.Project",
-        "plans.logical.Sort",
-        "plans.logical.SubqueryAlias",
-        "plans.logical.Union",
-        "plans.logical.WithWindowDefinition",
-        "analysis.NamedParameter",
-        "analysis.PlanWithUnresolvedIdentifier",
-        "analysis.UnresolvedAlias",
-        "analysis.UnresolvedAttribute",
-        "analysis.UnresolvedExtractValue",
-        "analysis.UnresolvedFunction",
-        "analysis.UnresolvedHaving",
-        "analysis.UnresolvedInlineTable",
-        "analysis.UnresolvedOrdinal",
-        "analysis.UnresolvedStar",
-        "analysis.UnresolvedSubqueryColumnAliases",
-    )
+    f"{_CATALYST}{package}.{name}"
+    for package, names in {
+        "plans.logical": (
+            "Aggregate Deduplicate Distinct Except Filter GlobalLimit Intersect Join LocalLimit "
+            "LocalRelation Offset OneRowRelation Project Sort SubqueryAlias Union "
+            "WithWindowDefinition"
+        ),
+        "analysis": (
+            "NamedParameter PlanWithUnresolvedIdentifier UnresolvedAlias UnresolvedAttribute "
+            "UnresolvedExtractValue UnresolvedFunction UnresolvedHaving UnresolvedInlineTable "
+            "UnresolvedOrdinal UnresolvedStar UnresolvedSubqueryColumnAliases"
+        ),
+    }.items()
+    for name in names.split()
 )
 _EXPRESSIONS = f"{_CATALYST}expressions."
 _BETWEEN = "between"  # Spark parses x BETWEEN a AND b as a call
@@ -316,3 +300,35 @@ def _named(identifier: list[dict[str, Any]]) -> Iterator[str]:
     if len(identifier) != 1 or identifier[0]["class"] != _PARAMETER:
         raise refused("it computes the name of a table")
     yield identifier[0]["name"]
+
+
+# Answers are asked for by more threads than there are turns for statements.
+JOBS_AT_ONCE = 2
+_SCHEMA = "place bigint, result binary"
+_turns = threading.Semaphore(JOBS_AT_ONCE)
+
+
+def run_tasks(spark: SparkSession, tasks: Sequence[Callable[[], Any]], timeout_s: int) -> list[Any]:
+    """The results of the tasks, each of which runs once in some worker. Without a statement it ends after `timeout_s`."""
+    if not tasks:
+        return []
+    with _turns, ExitStack() as stack:
+        if current_cancellation() is None:
+            limit = Cancellation(standing=True)
+            limit.limit(max(1, timeout_s))
+            stack.enter_context(cancelled_by(limit))
+        with statement_jobs(spark), _translated():
+            numbers = spark.range(0, len(tasks), 1, len(tasks))
+            with history_workers(spark):
+                frame = numbers.mapInArrow(partial(_run_some, tuple(tasks)), _SCHEMA)
+            found = frame.toArrow()
+    results = dict(zip(found.column("place").to_pylist(), found.column("result"), strict=True))
+    return [pickle.loads(results[place].as_buffer()) for place in range(len(tasks))]
+
+
+def _run_some(tasks: tuple[Callable[[], Any], ...], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Run the tasks whose numbers a worker gets."""
+    for batch in batches:
+        for place in batch.column(0).to_pylist():
+            result = pickle.dumps(tasks[place](), pickle.HIGHEST_PROTOCOL)
+            yield pa.RecordBatch.from_arrays([pa.array([place]), pa.array([result])], ["place", "result"])

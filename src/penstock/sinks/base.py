@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 
@@ -29,18 +30,21 @@ class SinkBatch:
     whole: bool = False
 
 
-class Outlet(Protocol):
+class Outlet(ABC):
     """One open way out. Whatever it raises is shown, and the same batch comes again to an outlet opened anew."""
 
     def position(self) -> int | None:
         """The last cycle that the target itself says it has; None where it has none, or keeps none."""
+        return None
 
+    @abstractmethod
     def deliver(self, batch: SinkBatch) -> None:
         """Returns once the target has the rows for good. Cycles ascend, except that a whole answer may begin anew."""
 
-    def tick(self) -> None:
+    def tick(self) -> None:  # noqa: B027
         """Called every second or so: for what is due by time."""
 
+    @abstractmethod
     def close(self) -> None: ...
 
 
@@ -69,17 +73,11 @@ class Kind:
     open: Callable[[Place, Mapping[str, Any]], Outlet]
     target: Callable[[Mapping[str, Any]], str]
     answers: Callable[[Mapping[str, Any]], bool] = lambda options: False
-    check: Callable[[Sequence[Field], Mapping[str, Any]], None] | None = None
+    check: Callable[[Sequence[Field], Mapping[str, Any]], None] = lambda columns, options: None
 
 
-class DeliveryFailed(PenstockError):
+def delivery_failed(detail: str, retry_after_s: float | None = None) -> PenstockError:
     """The target did not take a batch. `retry_after_s`: when it wants to be asked again."""
-
-    retry_after_s: float | None = None
-
-
-def delivery_failed(detail: str, retry_after_s: float | None = None) -> DeliveryFailed:
-    made = error("delivery_failed", detail=detail)
-    failure = DeliveryFailed(made.condition, made.message)
+    failure = error("delivery_failed", detail=detail)
     failure.retry_after_s = retry_after_s
     return failure

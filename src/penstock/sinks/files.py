@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from penstock.damage import free_name
 from penstock.disk_sync import sync_folder
 from penstock.sensors.options import duration, one_of
-from penstock.sinks.base import Kind, Option, Place, SinkBatch
+from penstock.sinks.base import Kind, Option, Outlet, Place, SinkBatch
 from penstock.sinks.options import CHANGES, size
 from penstock.streams.log.atomic_file import make_folder, store, sweep
 
@@ -39,7 +39,7 @@ class _Frame:
     table: pa.Table
 
 
-class Files:
+class Files(Outlet):
     """One folder's files. What a killed server left half-appended is cut off when it is opened.
 
     Each frame of the open file has its length and a checksum. A damaged one, and what follows it, is kept beside the open file and
@@ -146,8 +146,7 @@ class Files:
     def _begin_anew(self) -> None:
         """An open file that only knows how far the sink has come, in the place of the one that is done."""
         assert self._last is not None
-        marker = _Frame(self._last, self._clock.now_us(), pa.table({}))
-        data = _encoded(marker)
+        data = _encoded(_Frame(self._last, self._clock.now_us(), pa.table({})))
         store(self._aside, self._open_file, lambda path: path.write_bytes(data))
         os.close(self._descriptor)
         self._descriptor = os.open(self._open_file, os.O_RDWR)

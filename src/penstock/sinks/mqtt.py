@@ -22,7 +22,7 @@ from penstock.errors import error
 from penstock.json_rows import row_objects
 from penstock.sensors.mqtt_client import ACCESS, BrokerUrl, CheckedClient, parse_url
 from penstock.sensors.options import flag, one_of
-from penstock.sinks.base import Kind, Option, Place, SinkBatch, delivery_failed
+from penstock.sinks.base import Kind, Option, Outlet, Place, SinkBatch, delivery_failed
 from penstock.sinks.options import CHANGES, TIMEOUT, require_columns, required_text
 from penstock.types import Field
 
@@ -32,7 +32,7 @@ IN_FLIGHT = 1000
 _LOOK_S = 0.2
 
 
-class Mqtt:
+class Mqtt(Outlet):
     """One connection to a broker. Connected when it is first needed; given up at the first trouble."""
 
     def __init__(self, place: Place, options: Mapping[str, Any]) -> None:
@@ -72,22 +72,17 @@ class Mqtt:
         self._troubles.append(f"the broker is gone: {reason}")
         self._answered.set()
 
-    def position(self) -> int | None:
-        return None
-
     def deliver(self, batch: SinkBatch) -> None:
         rows = row_objects(batch.table)
         if self._options["payload"] == "answer":
-            self._publish([(self._options["topic"], orjson.dumps(self._answer(batch, rows)))])
+            now = None if batch.now_us is None else format_timestamp(batch.now_us)
+            answer = {"query": self._sink.query, "cycle": batch.cycle, "now": now, "rows": rows}
+            self._publish([(self._options["topic"], orjson.dumps(answer))])
             return
         for begin in range(0, len(rows), IN_FLIGHT):
             self._publish(
                 [(topic_of(self._options["topic"], row), orjson.dumps(row)) for row in rows[begin : begin + IN_FLIGHT]]
             )
-
-    def _answer(self, batch: SinkBatch, rows: list[dict[str, Any]]) -> dict[str, Any]:
-        now = None if batch.now_us is None else format_timestamp(batch.now_us)
-        return {"query": self._sink.query, "cycle": batch.cycle, "now": now, "rows": rows}
 
     def _publish(self, messages: list[tuple[str, bytes]]) -> None:
         """Returns once the broker has acknowledged all of them."""

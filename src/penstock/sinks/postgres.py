@@ -18,7 +18,7 @@ from penstock.catalog.secrets import shown_address
 from penstock.json_rows import json_value, unique_names
 from penstock.sensors.address_rules import Targets
 from penstock.sensors.options import flag
-from penstock.sinks.base import Kind, Option, Place, SinkBatch, delivery_failed
+from penstock.sinks.base import Kind, Option, Outlet, Place, SinkBatch, delivery_failed
 from penstock.sinks.options import TIMEOUT, address, names, require_columns, required_text
 from penstock.types import Field
 
@@ -35,12 +35,13 @@ _WRITE_POSITION = sql.SQL(
 ).format(sql.Identifier(POSITIONS))
 
 
-class Postgres:
+class Postgres(Outlet):
     """One connection. Each batch is a transaction."""
 
     def __init__(self, place: Place, options: Mapping[str, Any]) -> None:
         self._place = place
         self._options = options
+        self._table = sql.Identifier(*options["table"].split("."))
         self._created = not options["create"]
         more: dict[str, Any] = {"password": options["password"]} if options["password"] else {}
         timeout_ms = int(options["timeout"] * 1000)
@@ -83,9 +84,6 @@ class Postgres:
         except psycopg.Error as failure:
             raise _failed(failure) from None
 
-    def _table(self) -> sql.Composable:
-        return sql.Identifier(*self._options["table"].split("."))
-
     def _create_table(self, schema: pa.Schema) -> None:
         columns = [
             sql.SQL("{} {}").format(sql.Identifier(name), sql.SQL(_type_name(field.type)))
@@ -94,7 +92,7 @@ class Postgres:
         if self._options["key"]:
             key = sql.SQL(", ").join(sql.Identifier(name) for name in self._options["key"])
             columns.append(sql.SQL("PRIMARY KEY ({})").format(key))
-        create = sql.SQL("CREATE TABLE IF NOT EXISTS {} ({})").format(self._table(), sql.SQL(", ").join(columns))
+        create = sql.SQL("CREATE TABLE IF NOT EXISTS {} ({})").format(self._table, sql.SQL(", ").join(columns))
         self._connection.execute(create)
 
     def _write_rows(self, table: pa.Table) -> None:
@@ -103,7 +101,7 @@ class Postgres:
         columns = unique_names(table.schema.names)
         listed = sql.SQL(", ").join(sql.Identifier(name) for name in columns)
         values = sql.SQL(", ").join(sql.Placeholder() * len(columns))
-        insert = sql.SQL("INSERT INTO {} ({}) VALUES ({})").format(self._table(), listed, values)
+        insert = sql.SQL("INSERT INTO {} ({}) VALUES ({})").format(self._table, listed, values)
         key = self._options["key"]
         if key:
             rest = [name for name in columns if name not in key]
@@ -114,9 +112,6 @@ class Postgres:
         rows = zip(*(_values(column) for column in table.columns), strict=True)
         with self._connection.cursor() as cursor:
             cursor.executemany(insert, rows)
-
-    def tick(self) -> None:
-        pass
 
     def close(self) -> None:
         self._connection.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from penstock.catalog.model import Sink
 from penstock.errors import error, suggest
 from penstock.sensors.options import read_options
 from penstock.sinks import files, mqtt, postgres, webhook
@@ -27,10 +28,15 @@ def parse_options(kind: Kind, options: Mapping[str, str]) -> dict[str, Any]:
     return read_options(kind.name, kind.options, False, options)
 
 
+def kind_of(sink: Sink) -> tuple[Kind, dict[str, Any]]:
+    """A sink's kind, and its options as values."""
+    kind = find_kind(sink.kind)
+    return kind, parse_options(kind, sink.options)
+
+
 def check_sink(name: str, options: Mapping[str, str], columns: Sequence[Field]) -> Kind:
     """Everything that can be said before a sink is opened: for CREATE SINK."""
     kind = find_kind(name)
     parsed = parse_options(kind, options)
-    if kind.check is not None:
-        kind.check(columns, parsed)
+    kind.check(columns, parsed)
     return kind

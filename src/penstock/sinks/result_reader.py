@@ -1,16 +1,115 @@
-"""What a sink reads: its query's results from a cycle on, or always the newest answer."""
+"""What a sink reads: its query's results from a cycle on, or always the newest answer.
+
+What it has read and not delivered yet is on disk (`Backlog`), so that a target may be away for longer than cycles are kept. A
+file holds the batches of several cycles: their rows one after the other, and in its metadata how many belong to each.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import logging
 from collections import deque
+from collections.abc import Sequence
+from itertools import groupby
+from pathlib import Path
 from typing import Protocol
 
+import orjson
+import pyarrow as pa
+
+from penstock.damage import damage_of
 from penstock.errors import PenstockError
-from penstock.sinks.backlog import Backlog
 from penstock.sinks.base import SinkBatch
+from penstock.streams.log.atomic_file import make_folder, store, sweep
+from penstock.streams.log.checksums import read_sealed, sealed_file
 from penstock.views.results import Event
+
+_KEY = b"penstock"
+
+
+class Backlog:
+    """Batches in the order of their cycles. One thread uses it; one file of them is in memory at a time."""
+
+    def __init__(self, folder: Path, most_bytes: int) -> None:
+        self._folder = folder
+        self._most = most_bytes
+        self._files: dict[Path, int] = {}  # with their sizes, the oldest first
+        self._loaded: deque[SinkBatch] = deque()
+        self.count = 0  # batches that wait here; any thread may look
+        self._was_lost = False
+        if folder.is_dir():
+            sweep(folder)
+            self._files = {path: path.stat().st_size for path in sorted(folder.glob("*.arrow"))}
+            self.count = sum(int(path.stem.split("-")[2]) for path in self._files)
+
+    @property
+    def is_full(self) -> bool:
+        return sum(self._files.values()) >= self._most
+
+    @property
+    def last_cycle(self) -> int | None:
+        return int(next(reversed(self._files)).stem.split("-")[1]) if self._files else None
+
+    def append(self, batches: Sequence[SinkBatch]) -> None:
+        """Keep batches, durably."""
+        for _, same in groupby(batches, key=lambda batch: batch.table.schema):
+            self._store(list(same))
+
+    def _store(self, batches: Sequence[SinkBatch]) -> None:
+        make_folder(self._folder)
+        header = [[b.cycle, b.now_us, b.whole, b.table.num_rows] for b in batches]
+        rows = pa.concat_tables([b.table for b in batches]).replace_schema_metadata({_KEY: orjson.dumps(header)})
+
+        write = sealed_file(rows.schema, rows.combine_chunks().to_batches())
+        path = self._folder / f"{batches[0].cycle:012d}-{batches[-1].cycle:012d}-{len(batches)}.arrow"
+        store(self._folder, path, write)
+        self._files[path] = path.stat().st_size
+        self.count += len(batches)
+
+    def first(self) -> SinkBatch | None:
+        """The oldest batch; it stays until `remove_first`."""
+        if not self._loaded and self._files:
+            try:
+                self._loaded.extend(_read(next(iter(self._files))))
+            except (OSError, pa.ArrowException, ValueError, KeyError, TypeError) as problem:
+                self._give_up(problem)
+        return self._loaded[0] if self._loaded else None
+
+    def _give_up(self, problem: Exception) -> None:
+        """A file cannot be read: what waits after it would come after a gap, so the sink begins anew instead."""
+        report = damage_of(self._folder.parents[2])
+        detail = f"{problem}; the sink goes on with the whole answer"
+        for path in self._files:
+            if path.exists():
+                report.set_aside(path, "sinks", detail, healed=True)
+        self._files.clear()
+        self.count = 0
+        self._was_lost = True
+
+    def take_lost(self) -> bool:
+        """Whether batches were lost since this was last asked."""
+        lost, self._was_lost = self._was_lost, False
+        return lost
+
+    def remove_first(self) -> None:
+        self._loaded.popleft()
+        self.count -= 1
+        if not self._loaded:
+            # Until here its file stays: after a crash the sink's position says what of it was delivered.
+            path = next(iter(self._files))
+            del self._files[path]
+            path.unlink(missing_ok=True)
+
+
+def _read(path: Path) -> list[SinkBatch]:
+    with pa.OSFile(str(path), "rb") as source:
+        rows = read_sealed(path, source)
+    found, begin = [], 0
+    for cycle, now_us, whole, count in orjson.loads(rows.schema.metadata[_KEY]):
+        found.append(SinkBatch(cycle, now_us, rows.slice(begin, count).replace_schema_metadata(None), whole))
+        begin += count
+    return found
+
 
 _log = logging.getLogger("penstock.sinks")
 # So many bytes of rows go into one file of a backlog.
@@ -41,23 +140,43 @@ class Queries(Protocol):
     def last_cycle(self) -> int: ...
 
 
-class Reader:
+class _Subscriber:
+    """A subscription to a query, which begins when it is first needed."""
+
+    def __init__(self, queries: Queries, query: str) -> None:
+        self._queries = queries
+        self._query = query
+        self._source: SinkSubscription | None = None
+        self._at: int | None = None
+        self.gaps = 0
+
+    def waiting(self) -> int:
+        """Batches that wait on disk."""
+        return 0
+
+    def keep_up(self) -> None:
+        """Put aside what is about to be forgotten, as far as there is room for it."""
+
+    def close(self) -> None:
+        source, self._source = self._source, None
+        if source is not None:
+            source.close()
+
+
+class Reader(_Subscriber):
     """Batches of a query after a cycle, in order. One thread uses it, except `close`."""
 
     def __init__(
         self, queries: Queries, query: str, changes: bool, backlog: Backlog, keep: int, begin: int | None
     ) -> None:
-        self._queries = queries
-        self._query = query
+        super().__init__(queries, query)
         self._changes = changes
         self._backlog = backlog
         self._delivered = begin
         self._behind_at = max(1, keep // 4)
-        self._source: SinkSubscription | None = None
         self._given: SinkBatch | None = None  # what is being delivered and is not in the backlog
         self._pulled: deque[SinkBatch] = deque()  # what is read and in neither; at most one file of the backlog
         self._at = begin if backlog.last_cycle is None else max(backlog.last_cycle, begin or 0)
-        self.gaps = 0
 
     def next(self, timeout_s: float) -> SinkBatch | None:
         """The next batch, from the backlog first; the same again until `finished`."""
@@ -88,7 +207,6 @@ class Reader:
         return self._backlog.count
 
     def keep_up(self) -> None:
-        """Put aside what is about to be forgotten, as far as there is room for it."""
         if self._at is None or self._queries.last_cycle() - self._at <= self._behind_at:
             return
         while not self._backlog.is_full:
@@ -135,22 +253,11 @@ class Reader:
         _log.warning('a sink of query "%s" goes on with the current answer: %s', self._query, why)
         self._at = self._delivered = None
 
-    def close(self) -> None:
-        source, self._source = self._source, None
-        if source is not None:
-            source.close()
 
-
-class AnswerReader:
+class AnswerReader(_Subscriber):
     """The newest answer, whenever it is another one. What comes while one is delivered is passed over."""
 
-    def __init__(self, queries: Queries, query: str) -> None:
-        self._queries = queries
-        self._query = query
-        self._source: SinkSubscription | None = None
-        self._at: int | None = None
-        self._owed = False  # whether there is an answer that was not delivered yet
-        self.gaps = 0
+    _owed = False  # whether there is an answer that was not delivered yet
 
     def next(self, timeout_s: float) -> SinkBatch | None:
         try:
@@ -183,14 +290,3 @@ class AnswerReader:
 
     def quiet_upto(self) -> int | None:
         return self._at if not self._owed else None
-
-    def waiting(self) -> int:
-        return 0
-
-    def keep_up(self) -> None:
-        pass
-
-    def close(self) -> None:
-        source, self._source = self._source, None
-        if source is not None:
-            source.close()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -20,7 +20,7 @@ from penstock.catalog.secrets import shown_address
 from penstock.clock import SECOND, format_timestamp
 from penstock.json_rows import row_objects
 from penstock.sensors.address_rules import Targets
-from penstock.sinks.base import Kind, Option, Place, SinkBatch, delivery_failed
+from penstock.sinks.base import Kind, Option, Outlet, Place, SinkBatch, delivery_failed
 from penstock.sinks.options import BATCH_ROWS, CHANGES, TIMEOUT, address
 
 SIGNATURE = "Penstock-Signature"
@@ -48,7 +48,7 @@ class CheckedBackend(httpcore.SyncBackend):
         raise AssertionError("a target that is allowed has an address")
 
 
-class Webhook:
+class Webhook(Outlet):
     """POSTs to one address over one kept connection."""
 
     def __init__(self, place: Place, options: Mapping[str, Any]) -> None:
@@ -66,14 +66,7 @@ class Webhook:
             timeout=options["timeout"], follow_redirects=False, trust_env=False, transport=transport
         )
 
-    def position(self) -> int | None:
-        return None
-
     def deliver(self, batch: SinkBatch) -> None:
-        for number, body in self._parts(batch):
-            self._post(batch.cycle, number, body)
-
-    def _parts(self, batch: SinkBatch) -> Iterator[tuple[int, bytes]]:
         sink, most = self._place.sink, self._options["batch_rows"]
         count = max(1, -(-batch.table.num_rows // most))
         for number in range(count):
@@ -87,7 +80,7 @@ class Webhook:
                 "parts": count,
                 "rows": row_objects(batch.table.slice(number * most, most)),
             }
-            yield number, orjson.dumps(document)
+            self._post(batch.cycle, number, orjson.dumps(document))
 
     def _post(self, cycle: int, part: int, body: bytes) -> None:
         sink, options = self._place.sink, self._options
@@ -109,10 +102,9 @@ class Webhook:
             raise delivery_failed(f"{type(failure).__name__}: {failure}") from None
         if not answer.is_success:
             shown = said.decode(errors="replace")[:_SHOWN_CHARS].strip()
-            raise delivery_failed(
-                f"it answered {answer.status_code}" + (f": {shown}" if shown else ""),
-                _seconds(answer.headers.get("retry-after")),
-            )
+            after = answer.headers.get("retry-after", "")
+            detail = f"it answered {answer.status_code}" + (f": {shown}" if shown else "")
+            raise delivery_failed(detail, float(after) if after.strip().isdigit() else None)
 
     def _read(self, answer: httpx.Response) -> bytes:
         """What it says, as far as that is short and quick: an answer without an end must not hold the sink up."""
@@ -123,9 +115,6 @@ class Webhook:
                 break
         return said
 
-    def tick(self) -> None:
-        pass
-
     def close(self) -> None:
         self._client.close()
 
@@ -134,10 +123,6 @@ def sign(secret: str, body: bytes, at_s: int) -> str:
     """`t=<seconds>,v1=<hex>`: HMAC-SHA256 over the time, a dot and the body, so an old message cannot be played again."""
     signed = hmac.new(secret.encode(), b"%d." % at_s + body, hashlib.sha256).hexdigest()
     return f"t={at_s},v1={signed}"
-
-
-def _seconds(text: str | None) -> float | None:
-    return float(text) if text is not None and text.strip().isdigit() else None
 
 
 KIND = Kind(

@@ -1,9 +1,13 @@
-"""Tables and standing queries as the API and SHOW describe them."""
+"""Tables and standing queries as the API and SHOW describe them, and the history of a query's definition."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from penstock.catalog.definition_json import quarantined_by
+from penstock.catalog.journal import JournalReader
 from penstock.catalog.model import QueryDefinition, Table
 from penstock.clock import format_timestamp
 from penstock.operators.base.view import view_of
@@ -75,6 +79,8 @@ def _describe_query(session: Session, definition: QueryDefinition, answer: Query
     message = failure.message if message is None and failure is not None else message
     message = definition.quarantined or message
     state, progress = _state(session, definition, plan, answer, message)
+    kept = answer is not None or plan.spark is not None
+    memory = session.standing.memory_of(definition.id) + session.on_demand.memory_of(definition.id) if kept else None
     return {
         "name": definition.name,
         "id": definition.id,
@@ -90,7 +96,7 @@ def _describe_query(session: Session, definition: QueryDefinition, answer: Query
         "error": message,
         "strategy": session.standing.strategy_of(definition.id) if answer is not None else None,
         "strategy_asked": definition.strategy,
-        "memory": _memory(session, definition.id) if answer is not None or plan.spark is not None else None,
+        "memory": memory,
         "invocations": session.usage.invocations(definition.id),
         "last_invoked": session.usage.last_us(definition.id),
         "seconds": session.evaluator.seconds(definition.id),
@@ -124,5 +130,39 @@ def _reader_failure(session: Session, query_id: int) -> str | None:
     return store.reader_failures.get(query_id) or next((why for why in joins if why is not None), None)
 
 
-def _memory(session: Session, query_id: int) -> int:
-    return session.standing.memory_of(query_id) + session.on_demand.memory_of(query_id)
+@dataclass(frozen=True, slots=True)
+class QueryHistoryEntry:
+    """One journal entry about a query as readable text: when, at which position, and what changed."""
+
+    at_us: int
+    position: int
+    what: str
+    detail: str
+
+
+def changes_of_query(folder: Path, query_id: int, name: str) -> list[QueryHistoryEntry]:
+    """Changes of a query, oldest first. Reads the whole journal: use it for a page, not in a loop."""
+    found: list[QueryHistoryEntry] = []
+    before: dict[str, Any] = {}
+    for entry in JournalReader(folder).read():
+        body, changes = entry.body, []
+        if entry.kind == "create_query" and body.get("id") == query_id:
+            before, changes = body, [("registered", body["sql"])]
+        elif entry.kind == "change_query" and body.get("id") == query_id:
+            before, changes = body, [_changed(before, body)]
+        elif entry.kind == "quarantine" and query_id in quarantined_by(entry):
+            reason = quarantined_by(entry)[query_id]
+            before, changes = {**before, "paused": True, "quarantined": reason}, [("quarantined", reason)]
+        elif entry.kind == "describe_query" and before and body.get("name") == name:
+            facts = [fact for fact in ("owner", "description", "strategy") if body.get(fact) != before.get(fact)]
+            before, changes = {**before, **body}, [(fact, body.get(fact) or "none") for fact in facts]
+        found += [QueryHistoryEntry(entry.at_us, entry.pos, what, detail) for what, detail in changes]
+    return found
+
+
+def _changed(before: dict[str, Any], after: dict[str, Any]) -> tuple[str, str]:
+    if before.get("paused", False) != after.get("paused", False):
+        return ("paused", "") if after.get("paused") else ("resumed", "")
+    text = str(after["sql"])
+    place = text.upper().rfind("BEGIN")
+    return "window", text[place:] if place >= 0 else text

@@ -2,81 +2,72 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
+from penstock.cache import Cache
 from penstock.cycle.definitions import loading
 from penstock.errors import PenstockError, error
 from penstock.security.caller import current_caller, require
 from penstock.sql import statements as st
 from penstock.sql.parse import parse_script
-from penstock.sql.plan import SparkPlan
-from penstock.statements import (
-    accounts,
-    alter_query,
-    clock,
-    create_query,
-    damage,
-    definitions,
-    explain,
-    rollups,
-    select,
-    show,
-    sinks,
-    static_rows,
-)
-from penstock.statements.permissions import (
-    action_of,
-    changes_something,
-    check_statements,
-    names_of,
-    shown_text,
-    the_caller,
-)
-from penstock.statements.replies import done
-from penstock.statements.session import Session
+from penstock.sql.plan import SparkPlan, TreePlan
+from penstock.statements import admin, definitions, explain, permissions, query_statements, select, show, sinks
+from penstock.statements.session import Session, done
 from penstock.views.results import Result
 
 # These are never kept waiting: with them a user finds out what holds the others up, and ends it.
 PROMPT = (st.Show, st.CancelStatement)
+PLANS_KEPT = 256
+PLAN_TEXT_MAX = 10_000
 Params = Sequence[Any] | Mapping[str, Any] | None
 
 
 class Executor:
-    """Runs statements against one session."""
+    """Runs statements against one session.
+
+    It keeps the plans of questions that aggregate trees answer: parsing and planning take longer than the answer. Other
+    questions wait for Spark anyway.
+    """
 
     def __init__(self, session: Session) -> None:
         self._session = session
+        self._lock = threading.Lock()
+        self._plans: Cache[str, tuple[int, SparkPlan]] = Cache(most=PLANS_KEPT)  # with the journal position
 
     def execute(self, sql: str, params: Params = None, owner: str | None = None) -> Result:
         """Run one or more statements; the last one's result. `owner` is the owner of new queries that name none."""
-        with self._session.statements.enter("a script", the_caller(self._session.users)):
+        with self._session.statements.enter("a script", permissions.the_caller(self._session.users)):
             return self._execute(sql, params, owner)
 
     def _execute(self, sql: str, params: Params, owner: str | None) -> Result:
-        known = None if params else self._session.known_questions.find(sql, self._session.catalog.state.position)
-        if known is not None:
+        with self._lock:
+            position, plan = self._plans.get(sql) or (None, None)
+        if not params and plan is not None and position == self._session.catalog.state.position:
             self._session.statements.next_step(sql)
             with self._session.statements.light_turn():
-                return self._answer_again(sql, known)
+                return self._answer_again(sql, plan)
         result = done("OK")
         on_error: st.OnError = "none"
         with loading():
             statements = parse_script(sql, params)
-            steps = list(create_query.runs(statements))
-        check_statements(statements, self._session.users, self._session.audit)
+            steps = list(query_statements.runs(statements))
+        permissions.check_statements(statements, self._session.users, self._session.audit)
         owner = owner or _user()
         for step in steps:
             statement = step[0] if isinstance(step, list) else step
-            self._session.statements.next_step(shown_text(statement))
+            self._session.statements.next_step(permissions.shown_text(statement))
             try:
                 if isinstance(step, st.SetOnError):
                     on_error, result = step.choice, done("SET")
                 elif isinstance(step, PROMPT):
-                    result = self.run(step)
+                    result = self._run(step)
                 else:
                     with self._session.statements.light_turn():
-                        result = self._run_step(step, on_error, owner, sql if len(steps) == 1 and not params else None)
+                        keep = partial(self._keep, sql) if len(steps) == 1 and not params else None
+                        result = self._run_step(step, on_error, owner, keep)
             except PenstockError as failure:
                 self._session.damage.note_failure(failure)
                 self._note(step, failure.condition)
@@ -88,25 +79,30 @@ class Executor:
 
     def _run_step(
         self,
-        step: st.Statement | list[create_query.Registering],
+        step: st.Statement | list[query_statements.Registering],
         on_error: st.OnError,
         owner: str | None,
-        alone: str | None,
+        keep: Callable[[int, SparkPlan], None] | None,
     ) -> Result:
         if isinstance(step, list):
-            return create_query.create_queries(self._session, step, on_error, owner)
+            return query_statements.create_queries(self._session, step, on_error, owner)
         if isinstance(step, st.CreateSink):
             return sinks.create_sink(self._session, step, owner)
         if isinstance(step, st.Select):
-            return select.select(self._session, step, alone)
-        return self.run(step)
+            return select.select(self._session, step, keep)
+        return self._run(step)
 
-    def _note(self, step: st.Statement | list[create_query.Registering], outcome: str) -> None:
+    def _note(self, step: st.Statement | list[query_statements.Registering], outcome: str) -> None:
         """One line of the audit per change, done or refused."""
         first = step[0] if isinstance(step, list) else step
-        if changes_something(first):
-            names = [query.name for query in step] if isinstance(step, list) else names_of(step)
-            self._session.audit.note(action_of(first), names, outcome)
+        if permissions.changes_something(first):
+            names = [query.name for query in step] if isinstance(step, list) else permissions.names_of(step)
+            self._session.audit.note(permissions.action_of(first), names, outcome)
+
+    def _keep(self, sql: str, position: int, plan: SparkPlan) -> None:
+        if plan.operator == TreePlan.operator and len(sql) <= PLAN_TEXT_MAX:
+            with self._lock:
+                self._plans.put(sql, (position, plan))
 
     def _answer_again(self, sql: str, plan: SparkPlan) -> Result:
         try:
@@ -120,12 +116,12 @@ class Executor:
         self, queries: Sequence[Mapping[str, Any]], on_error: st.OnError, owner: str | None
     ) -> list[dict[str, Any]]:
         """CREATE QUERY for records; what each of them became is in the audit."""
-        caller = the_caller(self._session.users)
+        caller = permissions.the_caller(self._session.users)
         require(caller, "write", "CREATE QUERY")
         statements = self._session.statements
         try:
             with statements.enter(f"CREATE QUERY, {len(queries)} of them", caller), statements.light_turn():
-                done = create_query.register(self._session, queries, on_error, owner or _user())
+                done = query_statements.register(self._session, queries, on_error, owner or _user())
         except PenstockError as failure:
             self._session.audit.note("CREATE QUERY", [str(query["name"]) for query in queries], failure.condition)
             raise
@@ -134,66 +130,44 @@ class Executor:
             self._session.audit.note("CREATE QUERY", names, outcome)
         return done
 
-    def run(self, statement: st.Statement) -> Result:
-        session = self._session
-        match statement:
-            case st.Select():
-                return select.select(session, statement)
-            case st.CreateStreamType():
-                return definitions.create_stream_type(session.catalog, statement)
-            case st.CreateTable():
-                return definitions.create_table(session.catalog, statement)
-            case st.CreateFunction():
-                return definitions.create_function(session.catalog, statement)
-            case st.CreateRollup():
-                return rollups.create_rollup(session, statement)
-            case st.AddColumn():
-                return definitions.add_column(session.catalog, statement)
-            case st.Drop():
-                return definitions.drop(session.catalog, statement)
-            case st.Insert():
-                return static_rows.insert(session, statement)
-            case st.Update():
-                return static_rows.update(session, statement)
-            case st.Delete():
-                return static_rows.delete(session, statement)
-            case st.AlterQuery():
-                return alter_query.alter_query(session, statement)
-            case st.DescribeQuery():
-                return alter_query.describe_query(session, statement)
-            case st.PauseQuery():
-                return alter_query.pause(session, statement)
-            case st.ResumeQuery():
-                return alter_query.resume(session, statement)
-            case st.CreateUser():
-                return accounts.create_user(session.users, statement)
-            case st.AlterUser():
-                return accounts.alter_user(session.users, statement)
-            case st.CreateToken():
-                return accounts.create_token(session.users, statement)
-            case st.DropAccounts():
-                return accounts.drop_accounts(session.users, statement)
-            case st.AlterSink():
-                return sinks.alter_sink(session, statement)
-            case st.Subscribe():
-                return select.refuse_subscribe(session, statement)
-            case st.CancelStatement():
-                session.statements.cancel(statement.id, the_caller(session.users))
-                return done("CANCEL STATEMENT")
-            case st.Show():
-                return show.show(session, statement)
-            case st.Describe():
-                return show.describe(session, statement)
-            case st.Explain():
-                return explain.explain(session, statement)
-            case st.AcceptClock():
-                return clock.accept_clock(session.clock)
-            case st.AcceptDamage():
-                return damage.accept_damage(session.damage)
-            case st.Transaction():
-                return done(statement.kind)
-            case _:
-                raise error("not_supported", feature=type(statement).__name__)
+    def _run(self, statement: st.Statement) -> Result:
+        if isinstance(statement, st.Transaction):
+            return done(statement.kind)
+        if isinstance(statement, st.CancelStatement):
+            self._session.statements.cancel(statement.id, permissions.the_caller(self._session.users))
+            return done("CANCEL STATEMENT")
+        if type(statement) not in _FUNCTIONS:
+            raise error("not_supported", feature=type(statement).__name__)
+        return _FUNCTIONS[type(statement)](self._session, statement)
+
+
+# What runs a statement, by its kind; those that need more than the session and the statement are not listed.
+_FUNCTIONS: dict[type[st.Statement], Callable[[Session, Any], Result]] = {
+    st.CreateStreamType: definitions.create_stream_type,
+    st.CreateTable: definitions.create_table,
+    st.CreateFunction: definitions.create_function,
+    st.CreateRollup: definitions.create_rollup,
+    st.AddColumn: definitions.add_column,
+    st.Drop: definitions.drop,
+    st.Insert: definitions.insert,
+    st.Update: definitions.update,
+    st.Delete: definitions.delete,
+    st.AlterQuery: query_statements.alter_query,
+    st.DescribeQuery: query_statements.describe_query,
+    st.PauseQuery: query_statements.pause_or_resume,
+    st.ResumeQuery: query_statements.pause_or_resume,
+    st.CreateUser: admin.create_user,
+    st.AlterUser: admin.alter_user,
+    st.CreateToken: admin.create_token,
+    st.DropAccounts: admin.drop_accounts,
+    st.AlterSink: sinks.alter_sink,
+    st.Subscribe: select.refuse_subscribe,
+    st.Show: show.show,
+    st.Describe: show.describe,
+    st.Explain: explain.explain,
+    st.AcceptClock: admin.accept_clock,
+    st.AcceptDamage: admin.accept_damage,
+}
 
 
 def _user() -> str | None:

@@ -5,25 +5,28 @@ from __future__ import annotations
 import contextlib
 import time
 
-from penstock.answers.sensor_coverage import hearing_of
+import numpy as np
+
 from penstock.catalog.model import QueryDefinition
 from penstock.catalog.state import CatalogState
 from penstock.errors import PenstockError
+from penstock.expr.evaluate import evaluate_static
 from penstock.operators.aggregate.explain import result_slice_lines, scalar_slice_lines, slice_lines
-from penstock.operators.aggregate.rollups.notices import plan_lines
+from penstock.operators.aggregate.rollups.notices import plan_lines, rollup_lines
 from penstock.operators.base.view import unheeded
 from penstock.operators.sparksql.replan import with_text
 from penstock.sql import statements as st
 from penstock.sql.explain.notation import amount
 from penstock.sql.explain.plan import explain as explain_plan
-from penstock.sql.plan import AggregatePlan, Plan, SparkPlan, looks_of, plan_from_json
+from penstock.sql.plan import AggregatePlan, Plan, SparkPlan, StreamUse, looks_of, plan_from_json
 from penstock.sql.planning.planner import asked_of_slices, asked_once
 from penstock.statements.descriptions import as_told, describe_query
-from penstock.statements.replies import rows_of
-from penstock.statements.rollups import explain_rollup
 from penstock.statements.select import answer_once, answered_from_log, asked_of_rollup, plan_of, rolled_up
-from penstock.statements.session import Session
+from penstock.statements.session import Session, rows_of
+from penstock.types import format_duration
+from penstock.views.query_state import NEVER
 from penstock.views.results import Result
+from penstock.views.stream_clocks import StreamClocks
 
 
 def explain(session: Session, statement: st.Explain) -> Result:
@@ -31,14 +34,16 @@ def explain(session: Session, statement: st.Explain) -> Result:
     lines: list[str] = []
     if isinstance(statement.target, str) and statement.target in state.rollups:
         rollup = state.rollups[statement.target]
-        return rows_of([{"plan": line} for line in explain_rollup(session, rollup, state)], ("plan",))
+        rolled = state.rolled_up(rollup.id)
+        failure = session.rollups.failures.get(rollup.id)
+        return _shown(rollup_lines(rollup, rolled, failure) if rolled is not None else [])
     if isinstance(statement.target, str):
         definition = state.queries.get(statement.target) or session.definition(statement.target)
         plan = _stored(definition, state)
         if statement.analyze:
             lines = _measured(session, definition.name)
     elif (sliced := asked_of_slices(statement.target, state)) is not None:
-        return rows_of([{"plan": line} for line in _sliced_lines(session, sliced, statement.analyze)], ("plan",))
+        return _shown(_sliced_lines(session, sliced, statement.analyze))
     else:
         asked = asked_once(statement.target, state) if state.rollups else None
         if asked is not None:
@@ -54,9 +59,19 @@ def explain(session: Session, statement: st.Explain) -> Result:
     if plan.aggregation is not None:
         lines = [*plan_lines(plan.aggregation, state), *lines]
     if isinstance(statement.target, str):
-        heard = _heard(session, plan)
-        lines = [*heard, *_kept(session, statement.target), *_ran(session, statement.target), *lines]
-    return rows_of([{"plan": line} for line in [*text.splitlines(), *lines]], ("plan",))
+        with session.standing.locked() as store:
+            heard = [_coverage(store, use) for use in looks_of(plan)]
+        lines = [
+            *dict.fromkeys(line for line in heard if line is not None),
+            *_kept(session, statement.target),
+            *_ran(session, statement.target),
+            *lines,
+        ]
+    return _shown([*text.splitlines(), *lines])
+
+
+def _shown(lines: list[str]) -> Result:
+    return rows_of(("plan",), [(line,) for line in lines])
 
 
 def _stored(definition: QueryDefinition, state: CatalogState) -> Plan:
@@ -123,11 +138,27 @@ def _kept(session: Session, name: str) -> list[str]:
         return [lines[0], *told, *lines[1:]]
 
 
-def _heard(session: Session, plan: Plan) -> list[str]:
-    """How many of its sensors there are, and how many of them are missing."""
-    with session.standing.locked() as store:
-        found = [hearing_of(store, use) for use in looks_of(plan)]
-    return list(dict.fromkeys(f"  {hearing}" for hearing in found if hearing is not None))
+def _coverage(nows: StreamClocks, use: StreamUse) -> str | None:
+    """Of the sensors that pass the static conditions today, those that are silent or have ended. None before the first cycle."""
+    table = nows.state.tables_by_id.get(use.table_id)
+    if table is None or nows.offset is None:
+        return None
+    rows = nows.state.rows(table.id)
+    current = rows.current()
+    sids = current.column("_sid").to_numpy()[evaluate_static(use.static_predicate, current)]
+    # A sensor with a changed static row sent readings under another version: its newest cycle counts.
+    heard = nows.heard.get(table.id, np.empty(0, np.int64))
+    owners = rows.sids[: len(heard)]
+    latest = np.full(int(max(sids.max(initial=-1), owners.max(initial=-1))) + 1, NEVER, np.int64)
+    np.maximum.at(latest, owners, heard[: len(owners)])
+    times = latest[sids]
+    ended = np.isin(sids, list(nows.state.ended(table.id)))
+    never = ~ended & (times == NEVER)
+    silent = ~ended & ~never & (nows.offset.now_us - times > table.options.idle_us)
+    idle = f"silent for more than {format_duration(table.options.idle_us)}"
+    parts = ((never, "without readings"), (silent, idle), (ended, "ended"))
+    missing = ", ".join(f"{np.count_nonzero(mask)} {words}" for mask, words in parts if mask.any())
+    return f'  sensors of "{table.name}": {len(sids)}, {missing or "all of them with readings"}'
 
 
 def _ran(session: Session, name: str) -> list[str]:

@@ -5,6 +5,7 @@ Statements that are not listed need an admin, so a new kind of statement is rest
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 from penstock.errors import PenstockError, error
@@ -13,27 +14,11 @@ from penstock.security.caller import LOCAL, Caller, Role, current_caller, requir
 from penstock.security.users import Users
 from penstock.sql import statements as st
 
-READ: tuple[type[st.Statement], ...] = (
-    st.Select,
-    st.Subscribe,
-    st.Show,
-    st.Describe,
-    st.Explain,
-    st.CancelStatement,
-    st.Transaction,
-    st.SetOnError,
+READ = (
+    st.Select | st.Subscribe | st.Show | st.Describe | st.Explain | st.CancelStatement | st.Transaction | st.SetOnError
 )
-WRITE: tuple[type[st.Statement], ...] = (
-    st.CreateQuery,
-    st.BadQuery,
-    st.AlterQuery,
-    st.PauseQuery,
-    st.ResumeQuery,
-    st.DescribeQuery,
-    st.Insert,
-    st.Update,
-    st.Delete,
-)
+_OF_QUERIES = st.CreateQuery | st.BadQuery | st.AlterQuery | st.PauseQuery | st.ResumeQuery | st.DescribeQuery
+WRITE = _OF_QUERIES | st.Insert | st.Update | st.Delete
 # Shown to admins only: the list of accounts and their rights would help an intruder.
 SECRET_SHOWS = frozenset({"users", "tokens"})
 
@@ -106,8 +91,7 @@ def action_of(statement: st.Statement) -> str:
         return "SHOW " + str(getattr(statement, "what", "")).upper()
     if name in _ACTIONS:
         return _ACTIONS[name]
-    words = "".join(" " + letter if letter.isupper() else letter for letter in name)
-    return words.strip().upper()
+    return re.sub(r"(?<=.)(?=[A-Z])", " ", name).upper()
 
 
 def shown_text(statement: st.Statement) -> str:

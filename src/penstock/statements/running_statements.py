@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -17,7 +17,7 @@ from typing import Any, Literal
 from penstock.cancellation import Cancellation, cancelled_by, current_cancellation
 from penstock.catalog.secrets import shown_statement
 from penstock.clock import Clock
-from penstock.errors import PenstockError, error
+from penstock.errors import error
 from penstock.security.caller import Caller
 from penstock.settings import Settings
 
@@ -90,7 +90,6 @@ class RunningStatements:
         self._changed = threading.Condition()
         self._statements: dict[str, RunningStatement] = {}
         self._queue: list[RunningStatement] = []  # of those that wait for a heavy turn, the first to come first
-        self._light = 0
         self._closed = False
 
     # -- running
@@ -149,41 +148,27 @@ class RunningStatements:
             statement.cancellation.check()
             statement.cancellation.limit(statement.timeout_s)
 
-    @contextmanager
-    def light_turn(self) -> Iterator[None]:
+    def light_turn(self) -> AbstractContextManager[None]:
         """The current statement needs the interpreter, and not much more."""
-        statement = _current.get()
-        if statement is None or statement.turn != "none":
-            yield
-            return
-        with self._changed:
-            self._wait(statement, lambda: self._may_run_lightly(statement))
-            self._light += 1
-            statement.turn = "light"
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._leave_turn(statement)
+        return self._turn("light")
+
+    def heavy_turn(self) -> AbstractContextManager[None]:
+        """The current statement reads the log or asks Spark. It waits until one more may; too_busy if too many wait."""
+        return self._turn("heavy")
 
     @contextmanager
-    def heavy_turn(self) -> Iterator[None]:
-        """The current statement reads the log or asks Spark. It waits until one more may; too_busy if too many wait."""
+    def _turn(self, turn: Turn) -> Iterator[None]:
         statement = _current.get()
-        if statement is None or statement.turn == "heavy":
+        if statement is None or statement.turn in (turn, "heavy"):
             yield
             return
         with self._changed:
-            self._leave_turn(statement)
-            if not self._may_run(statement):
-                self._check_queue(statement)
-            self._queue.append(statement)
-            try:
-                self._wait(statement, lambda: self._next() is statement)
-            finally:
-                self._queue.remove(statement)
-                self._changed.notify_all()
-            statement.turn = "heavy"
+            if turn == "light":
+                self._wait(statement, lambda: self._may_take(turn, statement))
+            else:
+                self._leave_turn(statement)
+                self._wait_in_queue(statement)
+            statement.turn = turn
         try:
             yield
         finally:
@@ -191,36 +176,37 @@ class RunningStatements:
                 self._leave_turn(statement)
 
     def _leave_turn(self, statement: RunningStatement) -> None:
-        self._light -= statement.turn == "light"
         statement.turn = "none"
         self._changed.notify_all()
 
-    def _may_run_lightly(self, statement: RunningStatement) -> bool:
-        if self._light >= LIGHT_MAX:
+    def _may_take(self, turn: Turn, statement: RunningStatement) -> bool:
+        """Whether one more statement may run, and one more of its owner."""
+        taken = Counter(s.owner for s in self._statements.values() if s.turn == turn)
+        if taken.total() >= (LIGHT_MAX if turn == "light" else self._settings.statements_max):
             return False
-        own = sum(s.owner == statement.owner and s.turn == "light" for s in self._statements.values())
-        return not statement.limited or own < self._settings.statements_per_user
+        return not statement.limited or taken[statement.owner] < self._settings.statements_per_user
 
-    def _may_run(self, statement: RunningStatement) -> bool:
-        heavy = Counter(s.owner for s in self._statements.values() if s.turn == "heavy")
-        if sum(heavy.values()) >= self._settings.statements_max:
-            return False
-        return not statement.limited or heavy[statement.owner] < self._settings.statements_per_user
-
-    def _next(self) -> RunningStatement | None:
-        """The first that waits and may run: a user with enough of them holds up no other user."""
-        return next((s for s in self._queue if self._may_run(s)), None)
+    def _wait_in_queue(self, statement: RunningStatement) -> None:
+        """Wait until it is the first in the queue that may run: a user with enough of them holds up no other user."""
+        if not self._may_take("heavy", statement):
+            self._check_queue(statement)
+        self._queue.append(statement)
+        try:
+            self._wait(
+                statement, lambda: next((s for s in self._queue if self._may_take("heavy", s)), None) is statement
+            )
+        finally:
+            self._queue.remove(statement)
+            self._changed.notify_all()
 
     def _check_queue(self, statement: RunningStatement) -> None:
         own = sum(s.owner == statement.owner for s in self._queue)
         if len(self._queue) < WAITING_MAX and (not statement.limited or own < WAITING_PER_USER):
             return
         whose = "of this user " if own >= WAITING_PER_USER and statement.limited else ""
-        raise error(
-            "too_busy",
-            detail=f"{own if whose else len(self._queue)} statements {whose}wait already",
-            hint="SHOW STATEMENTS lists them; CANCEL STATEMENT 'id' ends one",
-        )
+        detail = f"{own if whose else len(self._queue)} statements {whose}wait already"
+        hint = "SHOW STATEMENTS lists them; CANCEL STATEMENT 'id' ends one"
+        raise error("too_busy", detail=detail, hint=hint)
 
     def _wait(self, statement: RunningStatement, until: Callable[[], bool]) -> None:
         """Wait for a turn. Called under the lock, which is released while it waits."""
@@ -233,17 +219,12 @@ class RunningStatements:
                     raise statement.cancellation.failure()
                 left = statement.cancellation.left_s()
                 if left is not None and left <= 0:
-                    raise self._waited_too_long(statement)
+                    detail = f"the statement waited {statement.timeout_s:g} s for its turn"
+                    hint = "SHOW STATEMENTS lists those that run; CANCEL STATEMENT 'id' ends one"
+                    raise error("too_busy", detail=detail, hint=hint)
                 self._changed.wait(left)
         finally:
             statement.waits = False
-
-    def _waited_too_long(self, statement: RunningStatement) -> PenstockError:
-        return error(
-            "too_busy",
-            detail=f"the statement waited {statement.timeout_s:g} s for its turn",
-            hint="SHOW STATEMENTS lists those that run; CANCEL STATEMENT 'id' ends one",
-        )
 
     def _wake(self) -> None:
         with self._changed:

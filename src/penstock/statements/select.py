@@ -1,23 +1,67 @@
-"""SELECT: evaluates it once, or reads the answer of a standing query by name."""
+"""SELECT: evaluates it once, or reads the answer of a standing query by name. Invoke and subscribe are here, too."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+
 import pyarrow as pa
 
+from penstock.answers.as_of import answer_as_of
+from penstock.answers.subscription import SelectSubscription, Subscription
 from penstock.catalog.state import CatalogState
 from penstock.catalog.system_columns import SYSTEM_TABLES
-from penstock.errors import error
+from penstock.errors import PenstockError, error
 from penstock.operators.aggregate.rollups.once import answer_from_log
 from penstock.operators.aggregate.rollups.once import answer_once as answer_from_rollup
 from penstock.operators.aggregate.rollups.rollup_read import find_match
 from penstock.operators.aggregate.trees.answer_columns import NotAnswered
 from penstock.operators.sparksql.evaluation_rows import Evaluation
+from penstock.security.caller import LOCAL, current_caller
 from penstock.sql import statements as st
-from penstock.sql.plan import AggregatePlan, Plan, SparkPlan
+from penstock.sql.parse import parse_as_of
+from penstock.sql.plan import AggregatePlan, Plan, SparkPlan, plan_from_json
 from penstock.sql.planning.planner import asked_of_slices, asked_once, invocation_of, plan_query
-from penstock.statements.invoke import invoke
+from penstock.sql.statements import AsOf
 from penstock.statements.session import Session
 from penstock.views.results import Result
+
+
+def invoke(session: Session, name: str, as_of: int | str | AsOf | None, limit: int | None) -> Result:
+    """The answer of a standing query for its window as of the last cycle, an older one, or a past time."""
+    statements = session.statements
+    try:
+        with statements.enter(f"SELECT * FROM {name}", current_caller() or LOCAL), statements.light_turn():
+            return _invoke(session, name, as_of, limit)
+    except PenstockError as failure:
+        session.damage.note_failure(failure)
+        raise
+
+
+def _invoke(session: Session, name: str, as_of: int | str | AsOf | None, limit: int | None) -> Result:
+    began = time.thread_time()
+    definition = session.definition(name)
+    session.wait_for_query(definition)
+    plan = plan_from_json(definition.plan)
+    if isinstance(as_of, str):
+        as_of = parse_as_of(as_of)
+    cycle = as_of.cycle if isinstance(as_of, AsOf) else as_of
+    if isinstance(as_of, AsOf) and cycle is None:
+        with session.statements.heavy_turn():
+            result = answer_as_of(session.standing, session.evaluator, session.catalog, definition, as_of, limit)
+    else:
+        result = session.standing.invoke(name, cycle, limit)
+    session.usage.note(definition.id, session.clock.now_us())
+    said = session.completeness.say(result, plan, definition.start_us, session.catalog.state)
+    session.costs.note_asked(definition.id, time.thread_time() - began)
+    return said
+
+
+def subscribe(session: Session, name: str, from_cycle: int | None, changes: bool) -> Subscription:
+    """Push of a query's results, from the current answer on or from a kept cycle on."""
+    definition = session.definition(name)
+    session.wait_for_query(definition)
+    return SelectSubscription(session.standing, name, from_cycle, changes)
 
 
 def plan_of(session: Session, select: st.Select, standing: bool, state: CatalogState | None = None) -> Plan:
@@ -26,8 +70,8 @@ def plan_of(session: Session, select: st.Select, standing: bool, state: CatalogS
     return plan_query(select, state, standing, SYSTEM_TABLES, shared=standing, joins=True, spent=True)
 
 
-def select(session: Session, statement: st.Select, alone: str | None = None) -> Result:
-    """`alone`: the whole text, where there is nothing else in it and no parameters; it may be asked again."""
+def select(session: Session, statement: st.Select, keep: Callable[[int, SparkPlan], None] | None = None) -> Result:
+    """`keep` takes the plan and the journal position that it holds for, where the same question may be asked again."""
     state = session.catalog.state.frozen()
     name = invocation_of(statement, state)
     if name is not None:
@@ -43,8 +87,8 @@ def select(session: Session, statement: st.Select, alone: str | None = None) -> 
         return found
     plan = plan_of(session, statement, standing=False, state=state).spark
     assert plan is not None  # only cycles run kernels
-    if alone is not None and asked is None:
-        session.known_questions.keep(alone, state.position, plan)
+    if keep is not None and asked is None:
+        keep(state.position, plan)
     return answered(session, plan)
 
 
@@ -108,8 +152,5 @@ def _unobserved(session: Session, plan: SparkPlan, table: pa.Table) -> tuple[str
 def refuse_subscribe(session: Session, statement: st.Subscribe) -> Result:
     """SUBSCRIBE needs a line that stays open."""
     session.definition(statement.name)
-    raise error(
-        "not_supported",
-        feature="SUBSCRIBE in a single request",
-        hint=f"use `penstock sql`, the client's subscribe, or GET /v1/queries/{statement.name}/events",
-    )
+    hint = f"use `penstock sql`, the client's subscribe, or GET /v1/queries/{statement.name}/events"
+    raise error("not_supported", feature="SUBSCRIBE in a single request", hint=hint)

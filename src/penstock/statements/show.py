@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable, Iterator
 
 import pyarrow as pa
 
 from penstock.catalog.secrets import shown_options
 from penstock.catalog.state import CatalogState
 from penstock.catalog.system_columns import SHOWN, SYSTEM_TABLES
+from penstock.clock import format_timestamp
 from penstock.errors import error, expect, suggest
 from penstock.settings import SETTINGS
 from penstock.sql import statements as st
 from penstock.sql.plan import AggregatePlan, plan_from_json
-from penstock.statements.accounts import show_tokens, show_users
-from penstock.statements.replies import matching, rows_of
-from penstock.statements.session import Session
+from penstock.statements.session import Session, matching, rows_of
 from penstock.views.results import Result
+
+_Row = tuple[str | None, ...]
 
 
 def show(session: Session, statement: st.Show) -> Result:
     what = statement.what.lower()
-    state = session.catalog.state
-    if what == "tables":
-        rows = [
-            {"name": t.name, "key": ", ".join(t.key), "stream": t.stream.name if t.stream is not None else None}
-            for t in sorted(state.tables.values(), key=lambda t: t.name)
-        ]
-        return rows_of(rows, ("name", "key", "stream"))
     if what in SHOWN:
         found = session.system_table(f"penstock.{what}").select(SHOWN[what])
         if statement.table is not None:
@@ -40,70 +34,84 @@ def show(session: Session, statement: st.Show) -> Result:
             wanted = pa.array(matching(statement.like, {str(n) for n in first.to_pylist()}), pa.string())
             found = found.filter(pa.compute.is_in(first.cast(pa.string()), wanted))
         return Result(found)
-    if what == "stream types":
-        rows = [
-            {"name": s.name, "connector": s.connector, "fields": ", ".join(f"{f.name} {f.type}" for f in s.fields)}
-            for s in state.stream_types.values()
-        ]
-        return rows_of(rows, ("name", "connector", "fields"))
-    if what == "functions":
-        rows = [
-            {
-                "name": f.name,
-                "parameters": ", ".join(f"{p.name} {p.type}" for p in f.parameters),
-                "returns": str(f.returns),
-            }
-            for f in state.functions.values()
-        ]
-        return rows_of(rows, ("name", "parameters", "returns"))
-    if what == "users":
-        return show_users(session.users)
-    if what == "tokens":
-        return show_tokens(session.users)
-    if what == "settings":
-        rows = [
-            {
-                "name": s.name,
-                "value": shown_options({s.name: str(getattr(session.settings, s.name))})[s.name],
-                "meaning": s.sentence,
-            }
-            for s in SETTINGS
-        ]
-        return rows_of(rows, ("name", "value", "meaning"))
-    raise error("not_supported", feature=f"SHOW {statement.what}")
+    if what not in _ROWS:
+        raise error("not_supported", feature=f"SHOW {statement.what}")
+    columns, rows = _ROWS[what]
+    return rows_of(columns, rows(session))
+
+
+def _tables(session: Session) -> Iterator[_Row]:
+    for table in sorted(session.catalog.state.tables.values(), key=lambda t: t.name):
+        yield table.name, ", ".join(table.key), table.stream.name if table.stream is not None else None
+
+
+def _stream_types(session: Session) -> Iterator[_Row]:
+    for found in session.catalog.state.stream_types.values():
+        yield found.name, found.connector, ", ".join(f"{f.name} {f.type}" for f in found.fields)
+
+
+def _functions(session: Session) -> Iterator[_Row]:
+    for found in session.catalog.state.functions.values():
+        yield found.name, ", ".join(f"{p.name} {p.type}" for p in found.parameters), str(found.returns)
+
+
+def _settings(session: Session) -> Iterator[_Row]:
+    for setting in SETTINGS:
+        value = shown_options({setting.name: str(getattr(session.settings, setting.name))})[setting.name]
+        yield setting.name, value, setting.sentence
+
+
+def _users(session: Session) -> Iterator[_Row]:
+    found = session.users.accounts()
+    for user in sorted(found.users.values(), key=lambda u: u.name):
+        tokens = ", ".join(sorted(t.name for t in found.tokens.values() if t.owner == user.name)) or None
+        yield user.name, user.role, "set" if user.password else None, tokens, format_timestamp(user.created_us)
+
+
+def _tokens(session: Session) -> Iterator[_Row]:
+    for token in sorted(session.users.accounts().tokens.values(), key=lambda t: t.name):
+        expires = format_timestamp(token.expires_us) if token.expires_us is not None else None
+        yield token.name, token.role, token.owner, format_timestamp(token.created_us), expires
+
+
+# What is shown without being a system table: the columns, and the rows.
+_ROWS: dict[str, tuple[tuple[str, ...], Callable[[Session], Iterable[_Row]]]] = {
+    "tables": (("name", "key", "stream"), _tables),
+    "stream types": (("name", "connector", "fields"), _stream_types),
+    "functions": (("name", "parameters", "returns"), _functions),
+    "settings": (("name", "value", "meaning"), _settings),
+    "users": (("name", "role", "password", "tokens", "created"), _users),
+    "tokens": (("name", "role", "owner", "created", "expires"), _tokens),
+}
 
 
 def describe(session: Session, statement: st.Describe) -> Result:
     state, name = session.catalog.state, statement.name
     columns = _columns_of(state, name) if statement.kind is None else None
     if columns is None and statement.kind != "function" and name in state.stream_types:
-        columns = [{"column": f.name, "type": str(f.type), "kind": "field"} for f in state.stream_types[name].fields]
+        columns = [(f.name, str(f.type), "field") for f in state.stream_types[name].fields]
     if columns is None and statement.kind != "stream_type" and name in state.functions:
         function = state.functions[name]
-        columns = [{"column": p.name, "type": str(p.type), "kind": "parameter"} for p in function.parameters]
-        columns.append({"column": None, "type": str(function.returns), "kind": "result"})
+        columns = [(p.name, str(p.type), "parameter") for p in function.parameters]
+        columns.append((None, str(function.returns), "result"))
     if columns is not None:
-        return rows_of(columns, ("column", "type", "kind"))
+        return rows_of(("column", "type", "kind"), columns)
     if statement.kind is not None:
         known: Collection[str] = state.functions if statement.kind == "function" else state.stream_types
         raise error(f"{statement.kind}_not_found", **{statement.kind: name}, hint=suggest(name, known))
     raise error("table_not_found", table=name, hint=suggest(name, [*state.tables, *state.queries]))
 
 
-def _columns_of(state: CatalogState, name: str) -> list[dict[str, str | None]] | None:
+def _columns_of(state: CatalogState, name: str) -> list[_Row] | None:
     """The columns of a table, a standing query, a rollup or a system table; None where there is none of that name."""
     table, query = state.tables.get(name), state.queries.get(name)
     if table is not None:
-        return [
-            {"column": c.name, "type": str(c.type), "kind": "key" if c.name in table.key else c.origin}
-            for c in table.flat_columns()
-        ]
+        return [(c.name, str(c.type), "key" if c.name in table.key else c.origin) for c in table.flat_columns()]
     if query is not None:
-        columns = plan_from_json(query.plan).columns
-        return [{"column": n, "type": str(t), "kind": "output"} for n, t in columns]
+        return [(n, str(t), "output") for n, t in plan_from_json(query.plan).columns]
     if name in state.rollups:
         keeps = expect(AggregatePlan, plan_from_json(state.rollups[name].plan))
-        return [{"column": o.name, "type": str(o.type), "kind": "rolled up"} for o in keeps.outputs]
+        return [(o.name, str(o.type), "rolled up") for o in keeps.outputs]
     if name in SYSTEM_TABLES:
-        return [{"column": f.name, "type": str(f.type), "kind": "system"} for f in SYSTEM_TABLES[name]]
+        return [(f.name, str(f.type), "system") for f in SYSTEM_TABLES[name]]
     return None

@@ -1,16 +1,16 @@
-"""CREATE SINK and ALTER SINK."""
+"""CREATE SINK and ALTER SINK, and the interface through which sinks read the answers of standing queries."""
 
 from __future__ import annotations
 
-from penstock.catalog.model import QueryDefinition
+from penstock.answers.subscription import Subscription
 from penstock.errors import PenstockError, error, suggest
 from penstock.sinks.registry import check_sink
 from penstock.sql import statements as st
 from penstock.sql.plan import plan_from_json
-from penstock.statements.replies import done
-from penstock.statements.session import Session
+from penstock.statements.select import subscribe
+from penstock.statements.session import Session, done
 from penstock.types import Field
-from penstock.views.results import Result
+from penstock.views.results import Event, Result
 
 
 def create_sink(session: Session, statement: st.CreateSink, owner: str | None) -> Result:
@@ -23,7 +23,8 @@ def create_sink(session: Session, statement: st.CreateSink, owner: str | None) -
         raise statement.source.point(missing, statement.query_at)
     options = _options(statement)
     try:
-        kind = check_sink(statement.kind, options, columns_of(query))
+        columns = [Field(name, type_) for name, type_ in plan_from_json(query.plan).columns]
+        kind = check_sink(statement.kind, options, columns)
     except PenstockError as failure:
         named = [o.at for o in statement.options if failure.message.startswith(f'option "{o.name.lower()}":')]
         raise statement.source.point(failure, named[0] if named else statement.kind_at) from None
@@ -41,11 +42,27 @@ def _options(statement: st.CreateSink) -> dict[str, str]:
     return found
 
 
-def columns_of(query: QueryDefinition) -> tuple[Field, ...]:
-    """The columns of a query's answer."""
-    return tuple(Field(name, type_) for name, type_ in plan_from_json(query.plan).columns)
-
-
 def alter_sink(session: Session, statement: st.AlterSink) -> Result:
     session.catalog.change_sink(statement.name, statement.paused)
     return done("ALTER SINK")
+
+
+class SinkQueries:
+    """Gives sinks the answers of standing queries; their reads do not count as invocations."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def subscribe(self, name: str, from_cycle: int | None, changes: bool) -> Subscription:
+        return subscribe(self._session, name, from_cycle, changes)
+
+    def answer(self, name: str) -> Event:
+        session = self._session
+        found = session.standing.invoke(session.definition(name).name)
+        if found.cycle is None:
+            raise error("not_ready", detail=f'query "{name}" has no answer yet', hint="it comes with a later cycle")
+        return Event(found.cycle, found.now_us, found.table)
+
+    def last_cycle(self) -> int:
+        last = self._session.standing.feed.last()
+        return last.cycle if last is not None else 0

@@ -21,13 +21,11 @@ from penstock.console.widgets.data_table import column, counted, find_box, listi
 from penstock.console.widgets.parts import Tile, card, code, cycles, empty, facts_html, number, size, sure_to_drop
 from penstock.console.widgets.plan_drawing import draw
 from penstock.database.database import Database
-from penstock.database.flows import Flows
-from penstock.database.plan_graph import Passing, PlanGraph, plan_graph
-from penstock.database.query_changes import changes_of_query
+from penstock.database.plan_graph import Flows, Passing, PlanGraph, plan_graph
 from penstock.errors import PenstockError
 from penstock.server.routes.queries import quoted
 from penstock.sql.plan import plan_from_json
-from penstock.statements.descriptions import describe_query
+from penstock.statements.descriptions import changes_of_query, describe_query
 
 # Describing all of ten thousand queries would hold up the cycle; beyond this the costliest are shown, or those found.
 QUERIES_MAX = 200

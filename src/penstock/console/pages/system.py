@@ -15,8 +15,7 @@ from penstock.console.widgets.charts import redraw, timeline
 from penstock.console.widgets.data_table import column, counted, listing, said, set_rows, show_rows
 from penstock.console.widgets.parts import NOTHING, Tile, age, card, cycles, duration, empty, facts_html, number, size
 from penstock.database.database import Database
-from penstock.database.footprint import LogSize, Process, Processes, log_sizes
-from penstock.database.inputs import input_rows
+from penstock.database.status import LogSize, Process, Processes, input_rows, log_sizes
 
 CYCLES_SHOWN = 300
 _LOG = [

@@ -30,7 +30,7 @@ from penstock.operators.sparksql.join_rows import (
 from penstock.operators.sparksql.moments import moment_of
 from penstock.operators.sparksql.replan import with_text
 from penstock.operators.sparksql.state import same_rows
-from penstock.pipeline.input_files import InputFiles
+from penstock.pipeline.history import InputFiles
 from penstock.pipeline.spark_sql import Moment, SparkRunner
 from penstock.services import Service
 from penstock.settings import Settings

@@ -19,7 +19,7 @@ from penstock.errors import error, expect
 from penstock.operators.base.answer import Ids
 from penstock.operators.join.answer import JoinAt, join_schema
 from penstock.operators.join.view import own_join, read_join
-from penstock.pipeline.input_files import InputFiles, write_handed
+from penstock.pipeline.history import InputFiles, write_handed
 from penstock.pipeline.spark_sql import Moment
 from penstock.sql.binding.window_joins import read_outputs
 from penstock.sql.plan import AggregatePlan, JoinPlan, SparkPlan, plan_from_json

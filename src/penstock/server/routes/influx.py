@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from penstock import __version__
-from penstock.database.inputs import LINES
+from penstock.database.status import LINES
 from penstock.errors import PenstockError, error
 from penstock.server.http.body import read_small_body, read_unpacked
 from penstock.server.http.context import context_of

@@ -1,0 +1,389 @@
+"""CREATE QUERY, ALTER QUERY and COMMENT ON QUERY.
+
+CREATE QUERY registers one query, or many with one sync; of many, either all or those without an error.
+
+Queries of one call may read each other: each is planned as if those before it stood already (`RegistrationBatch`). Notices are
+about queries that are created or changed without an error.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any
+
+import orjson
+from sqlglot import exp
+
+from penstock.cancellation import check_cancelled
+from penstock.catalog.model import NewQuery, QueryDefinition, Table
+from penstock.catalog.state import CatalogState
+from penstock.cycle.definitions import loading
+from penstock.errors import PenstockError, error
+from penstock.expr.windows import FOREVER, RowsWindow, TimeWindow, Window
+from penstock.operators.aggregate.rollups.rollup_read import find_match
+from penstock.operators.base.view import unheeded
+from penstock.operators.join.buffer_budget import check_join_fits
+from penstock.operators.join.readers import check_readers
+from penstock.operators.sparksql.moments import all_streams, now_of_plan
+from penstock.settings import Settings
+from penstock.sql import statements as st
+from penstock.sql.definitions import query_facts
+from penstock.sql.parse import parse_select
+from penstock.sql.plan import (
+    Plan,
+    QueryAggregatePlan,
+    all_windows,
+    evaluated_by_spark,
+    looks_of,
+    plan_from_json,
+    plan_to_json,
+    stream_uses,
+)
+from penstock.sql.planning.aggregate.windows import registered
+from penstock.sql.planning.planner import reads_of
+from penstock.sql.scope import fold
+from penstock.sql.window_clauses import retargeted
+from penstock.statements.select import plan_of
+from penstock.statements.session import Session, done
+from penstock.types import format_duration
+from penstock.views.results import Result
+from penstock.views.standing_queries import StandingQueries
+
+Registering = st.CreateQuery | st.BadQuery
+Outcome = PenstockError | tuple[str, ...]  # for one query: the error that refused it, or its notices
+_SHOWN_REFUSALS = 5
+_SHOWN_NOTICES = 20
+_COLLECT_EVERY = 50
+
+
+@dataclass(frozen=True, slots=True)
+class RequestedQuery:
+    """A query to be created: its parsed text, or the error of parsing it."""
+
+    name: str
+    asks: st.Select | PenstockError
+    facts: Mapping[str, str | None] = field(default_factory=dict)
+    statement: st.Statement | None = None  # where it stands in a script
+
+
+def runs(statements: Sequence[st.Statement]) -> Iterator[st.Statement | list[Registering]]:
+    """A script's statements, with those that register queries one after another gathered into one."""
+    for registers, run in groupby(statements, lambda statement: isinstance(statement, Registering)):
+        if registers:
+            yield [statement for statement in run if isinstance(statement, Registering)]
+        else:
+            yield from run
+
+
+def create_queries(
+    session: Session, statements: Sequence[Registering], on_error: st.OnError, owner: str | None
+) -> Result:
+    """A run of CREATE QUERY."""
+    known = set(session.catalog.state.queries)
+    wanted = []
+    for statement in statements:
+        if isinstance(statement, st.BadQuery):
+            wanted.append(RequestedQuery(statement.name, statement.failure, statement=statement))
+        elif not (statement.if_not_exists and statement.name in known):
+            wanted.append(_wanted(statement, owner))
+            known.add(statement.name)
+    became = register_all(session, wanted, len(wanted), on_error)
+    bad = [outcome for outcome in became if isinstance(outcome, PenstockError)]
+    notices = [failure.render() for failure in bad[:_SHOWN_NOTICES]]
+    if len(bad) > len(notices):
+        notices.append(f"{len(bad) - len(notices)} more queries were refused")
+    notices += [n for outcome in became if isinstance(outcome, tuple) for n in outcome][:_SHOWN_NOTICES]
+    count = f" {len(wanted) - len(bad)}" if len(statements) > 1 else ""
+    return done(f"CREATE QUERY{count}", tuple(notices))
+
+
+def _wanted(statement: st.CreateQuery, owner: str | None) -> RequestedQuery:
+    try:
+        return RequestedQuery(statement.name, statement.select, {"owner": owner, **query_facts(statement)}, statement)
+    except PenstockError as failure:
+        return RequestedQuery(statement.name, failure, statement=statement)
+
+
+def register(
+    session: Session, queries: Sequence[Mapping[str, Any]], on_error: st.OnError, owner: str | None
+) -> list[dict[str, Any]]:
+    """The same for records with `name`, `sql` and perhaps owner, description and strategy."""
+    became = register_all(session, (_read(query, owner) for query in queries), len(queries), on_error)
+    return [
+        {
+            "index": index,
+            "name": query["name"],
+            "error": outcome.body()["error"] if isinstance(outcome, PenstockError) else None,
+            "notice": "; ".join(outcome) or None if isinstance(outcome, tuple) else None,
+        }
+        for index, (query, outcome) in enumerate(zip(queries, became, strict=True))
+    ]
+
+
+def _read(query: Mapping[str, Any], owner: str | None) -> RequestedQuery:
+    facts = {"owner": owner} | {n: query[n] for n in ("owner", "description", "strategy") if query.get(n)}
+    try:
+        return RequestedQuery(query["name"], parse_select(query["sql"]), facts)
+    except PenstockError as failure:
+        return RequestedQuery(query["name"], failure)
+
+
+def register_all(session: Session, wanted: Iterable[RequestedQuery], count: int, on_error: st.OnError) -> list[Outcome]:
+    """Register what can be of `count` queries, in one batch of the journal; what became of each.
+
+    With `none` a single refusal refuses all of them, and is raised.
+    """
+    state = session.catalog.state.frozen()
+    with loading():
+        made, became = _plan_all(session, wanted, count, RegistrationBatch(state))
+    bad = [outcome for outcome in became if isinstance(outcome, PenstockError)]
+    if bad and on_error == "none":
+        raise _first_of(bad)
+    check_cancelled()  # a cancelled script registers nothing, whatever its option for errors is
+    session.catalog.create_queries(list(made.values()), state)
+    return became
+
+
+def _plan_all(
+    session: Session, wanted: Iterable[RequestedQuery], count: int, together: RegistrationBatch
+) -> tuple[dict[str, NewQuery], list[Outcome]]:
+    made = together.made
+    became: list[Outcome] = []
+    for index, query in enumerate(wanted):
+        if index % _COLLECT_EVERY == _COLLECT_EVERY - 1:
+            # Trees of SQL have many reference cycles; the garbage collector does not search for them meanwhile.
+            gc.collect(0)
+        reads: set[str] = set()
+        try:
+            if isinstance(query.asks, PenstockError):
+                raise query.asks
+            if query.name in made:
+                raise error("already_exists", kind="query", name=query.name)
+            _check_room(session, len(made))
+            reads = named_in(query.asks) if count > 1 else reads  # before planning, which spends the tree
+            state = together.state_for(reads)
+            made[query.name], notices = _planned(session, query, query.asks, state, together.coming)
+            became.append(notices)
+        except PenstockError as failure:
+            if query.statement is not None and failure.sql is None:
+                query.statement.point(failure)
+            together.refuse(query.name, reads, failure)
+            became.append(failure.of_many(index, query.name, count) if count > 1 else failure)
+    together.explain_order()
+    return made, became
+
+
+def _first_of(bad: list[PenstockError]) -> PenstockError:
+    """The first refusal, with the names of the others."""
+    first, others = bad[0], bad[1:]
+    if others:
+        shown = ", ".join(f'"{f.query}"' for f in others[:_SHOWN_REFUSALS])
+        more = f" and {len(others) - _SHOWN_REFUSALS} more" if len(others) > _SHOWN_REFUSALS else ""
+        told = f"refused as well: {shown}{more}"
+        first.hint = f"{first.hint}; {told}" if first.hint else told
+    return first
+
+
+def _check_room(session: Session, coming: int) -> None:
+    most = session.settings.queries_max
+    if len(session.catalog.state.queries) + coming >= most:
+        hint = "drop some, or raise queries_max"
+        raise error("limit_reached", detail=f"this server keeps at most {most} standing queries", hint=hint)
+
+
+def _planned(
+    session: Session, query: RequestedQuery, select: st.Select, state: CatalogState, coming: Sequence[QueryDefinition]
+) -> tuple[NewQuery, tuple[str, ...]]:
+    """A query as the catalog takes it, and its notices."""
+    for kind, names in (("query", state.queries), ("table", state.tables), ("rollup", state.rollups)):
+        if query.name in names:
+            raise error("already_exists", kind=kind, name=query.name)
+    plan = plan_of(session, select, standing=True, state=state)
+    check_window(session.settings, plan)
+    notices = notices_of(session.standing, query.name, plan, query.facts.get("strategy"), state)
+    tables, queries, functions = reads_of(plan, state)
+    if evaluated_by_spark(plan) and plan.spark is not None:
+        session.wait_for_own_writes()
+        with session.statements.heavy_turn():
+            session.evaluator.admit(plan.spark, coming)
+    if plan.window_join is not None:
+        check_join_fits(plan.window_join, session.folder.log, session.settings)
+    start_us = _start_of(session, plan, state)
+    plan = registered(plan, f"{query.name}@{state.position}", start_us)
+    new = NewQuery(query.name, select.sql, stored(plan), tables, queries, functions, start_us, **query.facts)
+    return new, notices
+
+
+def stored(plan: Plan) -> dict[str, Any]:
+    """A plan as the journal takes it: not nested without end."""
+    found = plan_to_json(plan)
+    try:
+        orjson.dumps([[[found]]])  # an entry has it in its body
+    except TypeError:
+        hint = "a function can take the place of a long expression"
+        raise error("syntax_error", detail="the question is nested too deeply", hint=hint) from None
+    return found
+
+
+def check_window(settings: Settings, plan: Plan) -> None:
+    """A window of rows has no more of them than the server allows a query."""
+    most = settings.query_rows_max
+    for window in all_windows(plan):
+        if isinstance(window, RowsWindow) and window.count > most:
+            detail = f"a query's window has at most {most} rows; this one has {window.count}"
+            hint = "ask for fewer rows or for a time, or raise query_rows_max"
+            raise error("limit_reached", detail=detail, hint=hint)
+
+
+def _start_of(session: Session, plan: Plan, state: CatalogState) -> int | None:
+    """START: the query's NOW at this moment. A transaction-time stream's is the wall clock."""
+    with session.standing.locked() as store:
+        streams = [table for table, _ in all_streams(plan, state)]
+        if all(t.options.time == "transaction" for t in streams):
+            offset = store.offset
+            return max(session.clock.now_us(), offset.now_us if offset is not None else 0)
+        try:
+            return now_of_plan(plan, store, state)
+        except KeyError:  # the table is newer than the last committed cycle: nothing is known of its time
+            return None
+
+
+def named_in(select: st.Select) -> set[str]:
+    """Every name that stands where a table or a query may stand."""
+    return {fold(t.this) for t in select.query.find_all(exp.Table) if isinstance(t.this, exp.Identifier)}
+
+
+class RegistrationBatch:
+    """The queries that a call has planned so far, and the errors of those that it refused."""
+
+    def __init__(self, state: CatalogState) -> None:
+        self.made: dict[str, NewQuery] = {}
+        self.coming: tuple[QueryDefinition, ...] = ()  # those of them that others read
+        self._state = state
+        self._refused: dict[str, tuple[str, str]] = {}  # by name: which query is the cause, and what it fails with
+        self._missing: list[tuple[PenstockError, set[str]]] = []
+
+    def state_for(self, reads: Collection[str]) -> CatalogState:
+        """The catalog that a query is planned with; the queries of this call that it reads are there."""
+        new = [self.made[name] for name in reads if name in self.made and name not in self._state.queries]
+        if new:
+            # The catalog numbers them when they are all planned; until then they have numbers that no query has.
+            numbered = tuple(query.numbered(-1 - len(self.coming) - i) for i, query in enumerate(new))
+            self.coming += numbered
+            self._state = self._state.expecting(numbered)
+        return self._state
+
+    def refuse(self, name: str, reads: set[str], failure: PenstockError) -> None:
+        """Record a refused query. Its error names the refused query that caused it; queries that read it will name it, too."""
+        cause, why = name, str(failure)
+        for read in sorted(reads & self._refused.keys()):
+            if _is_about(failure, read):
+                cause, why = self._refused[read]
+                through = "" if cause == read else f' because of query "{cause}"'
+                failure.hint = f'query "{read}" was refused{through}: {why}'
+        self._refused[name] = cause, why
+        self._missing.append((failure, reads))
+
+    def explain_order(self) -> None:
+        """Add a hint to errors of queries that read a later one: a query can read only queries before it."""
+        for failure, reads in self._missing:
+            for read in sorted(reads & self.made.keys()):
+                if _is_about(failure, read):
+                    failure.hint = f'query "{read}" comes later; put it before those that read it'
+
+
+def _is_about(failure: PenstockError, name: str) -> bool:
+    return failure.condition == "table_not_found" and str(failure) == str(error("table_not_found", table=name))
+
+
+def notices_of(
+    standing: StandingQueries, name: str, plan: Plan, strategy: str | None, state: CatalogState
+) -> tuple[str, ...]:
+    """All notices about a query."""
+    found = (beyond_retention(standing, name, plan, state), strategy_unheeded(name, plan, strategy))
+    return tuple(notice for notice in found if notice is not None)
+
+
+def strategy_unheeded(name: str, plan: Plan, strategy: str | None) -> str | None:
+    """The notice that a requested strategy does not apply to such a query; None where it does."""
+    reason = unheeded(plan, strategy)
+    return None if reason is None else f'strategy "{strategy}" changes nothing for query "{name}": {reason}'
+
+
+def beyond_retention(standing: StandingQueries, name: str, plan: Plan, state: CatalogState) -> str | None:
+    """The notice for a query with a window that begins before its table's retention; None for other queries."""
+    asked = plan.aggregation
+    if asked is not None and (asked.latch is not None or find_match(asked, state) is not None):
+        return None  # its state outlives the readings, or a rollup has them
+    looks = [(state.tables_by_id[use.table_id], use.window) for use in looks_of(plan)]
+    streams = [relation for relation in plan.relations if relation.kind == "stream"]
+    looks += [(state.tables[r.table], r.window) for r in streams if r.window is not None]
+    for table, window in looks:
+        keep_us = table.options.retention_us
+        back_us = _reaches_back(standing, table, window)
+        if keep_us is not None and back_us is not None and back_us > keep_us:
+            kept = f'table "{table.name}" keeps readings for {format_duration(keep_us)}'
+            return f'query "{name}" asks for more than there will be: {kept}; its answers say complete_from'
+    return None
+
+
+def _reaches_back(standing: StandingQueries, table: Table, window: Window) -> int | None:
+    """How long before the table's NOW a window begins; None where that is not known or not bounded."""
+    if not isinstance(window, TimeWindow) or abs(window.begin.offset_us) >= FOREVER:
+        return None
+    if window.begin.anchor != "constant":
+        return -window.begin.offset_us
+    with standing.locked() as store:
+        now_us = store.now_of(table, None) if table.id in store.state.tables_by_id else None
+    return now_us - window.begin.offset_us if now_us is not None else None
+
+
+def alter_query(session: Session, statement: st.AlterQuery) -> Result:
+    while (plan := _alter(session, statement)) is None:
+        pass  # another session was faster: the change is made to what it left
+    strategy = session.definition(statement.name).strategy
+    return done("ALTER QUERY", notices_of(session.standing, statement.name, plan, strategy, session.catalog.state))
+
+
+def _alter(session: Session, statement: st.AlterQuery) -> Plan | None:
+    """The new plan; None where the definition is not what it was any more."""
+    definition = session.definition(statement.name)
+    before = plan_from_json(definition.plan)
+    if before.latch is not None:
+        hint = "its state has begun and has no end; create another query with another BEGIN"
+        raise error("not_supported", feature="another window for a query with LATCH", hint=hint)
+    changed = retargeted(definition.sql, statement, _unsaid(before))
+    try:
+        plan = plan_of(session, parse_select(changed.text), standing=True)
+        check_window(session.settings, plan)
+        if before.pure_join is not None:
+            check_readers(statement.name, plan, session.catalog.state)
+    except PenstockError as failure:
+        raise changed.point(failure) from None
+    return plan if session.catalog.retarget_query(definition, changed.text, stored(plan)) else None
+
+
+def _unsaid(plan: Plan) -> tuple[str, str]:
+    """The defaults of BEGIN and END: AVG(x, 5 MINUTES) alone looks five minutes back, over joins, too."""
+    windows = [use.window for use in stream_uses(plan)]
+    if plan.operator == QueryAggregatePlan.operator:
+        windows = [relation.window for relation in plan.relations if relation.window is not None]
+    begins = [w.begin.offset_us for w in windows if isinstance(w, TimeWindow) and w.begin.anchor == "now"]
+    return (f"NOW - '{format_duration(-min(begins))}'" if begins else "START"), "NOW"
+
+
+def describe_query(session: Session, statement: st.DescribeQuery) -> Result:
+    session.catalog.describe_query(statement.name, **{statement.fact: statement.value})
+    if statement.fact != "strategy":
+        return done("COMMENT" if statement.fact == "description" else "ALTER QUERY")
+    plan = plan_from_json(session.definition(statement.name).plan)
+    notice = strategy_unheeded(statement.name, plan, statement.value)
+    return done("ALTER QUERY", (notice,) if notice is not None else ())
+
+
+def pause_or_resume(session: Session, statement: st.PauseQuery | st.ResumeQuery) -> Result:
+    session.catalog.change_query(statement.name, paused=isinstance(statement, st.PauseQuery))
+    return done("ALTER QUERY")
