@@ -20,14 +20,14 @@ from penstock.expr.expression import columns_of
 from penstock.expr.windows import FOREVER, RowsWindow, TimeWindow, Window
 from penstock.operators.base.log_access import LogAccess
 from penstock.operators.base.log_reader import TimedPositions
-from penstock.operators.resample.once import answer_once, hold_once
+from penstock.operators.registry import operators_with, part_of
 from penstock.operators.select.window_cut import newest
 from penstock.operators.sparksql.evaluator import Evaluator
 from penstock.operators.sparksql.moments import check_taken_in, now_of_plan, streams_of
 from penstock.operators.sparksql.replan import with_text
 from penstock.pipeline.spark_sql import Moment
 from penstock.sql.parse import parse_select
-from penstock.sql.plan import Plan, ResamplePlan, SelectPlan, SparkPlan, all_windows, plan_from_json, stream_uses
+from penstock.sql.plan import Plan, SelectPlan, SparkPlan, all_windows, plan_from_json, stream_uses
 from penstock.sql.planning.planner import plan_query
 from penstock.sql.statements import AsOf
 from penstock.types import format_duration
@@ -66,13 +66,13 @@ def answer_as_of(
         past = _PastRows(log, selection, store, start_us, at_us) if selection is not None else None
         moment = _past_moment(text, store, start_us, at_us) if text is not None else None
         held = None
-        if isinstance(text, ResamplePlan) and moment is not None:
-            held = hold_once(standing, text, at_us, moment.ranges, most if limit is None else None, budget)
-    if past is not None:
-        table = past.rows(limit, most)
-    elif held is not None:
-        table = answer_once(held)
-    else:
+        if text is not None and moment is not None and text.operator in operators_with("once"):
+            once, most_rows = part_of(text.operator, "once"), most if limit is None else None
+            held = once.hold_once(standing, text, at_us, moment.ranges, most_rows, budget)
+    table = past.rows(limit, most) if past is not None else None
+    if held is not None:
+        table = once.answer_once(held)  # None where Spark SQL has to give it
+    if table is None:
         assert text is not None and moment is not None
         table = evaluator.run_at(text, moment, cycle, {}).table
     rows = table if limit is None else table.slice(0, limit)

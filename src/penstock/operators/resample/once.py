@@ -28,7 +28,7 @@ def resampled_once(standing: StandingQueries, plan: SparkPlan) -> Evaluation:
     with standing.locked() as store:
         moment = moment_of(plan, store, None)
         most = standing.settings.result_max_rows
-        held = hold_once(standing, expect(ResamplePlan, plan), moment.now_us, moment.ranges, most, budget)
+        held = hold_once(standing, plan, moment.now_us, moment.ranges, most, budget)
     found, took_s = answer_once(held), time.monotonic() - began
     if found is None:
         raise NotAnswered("too much has to be read")
@@ -37,7 +37,7 @@ def resampled_once(standing: StandingQueries, plan: SparkPlan) -> Evaluation:
 
 def hold_once(
     standing: StandingQueries,
-    plan: ResamplePlan,
+    plan: SparkPlan,
     now_us: int,
     spans: Mapping[str, tuple[int, int]],
     most: int | None,
@@ -46,7 +46,7 @@ def hold_once(
     """The answer for a NOW and for what windows are then, by relation, over the logs as of the last cycle. Under the lock."""
     store = standing.store
     assert store.offset is not None
-    request = ResampleRequest(0, plan, store.cycle, (store.start, store.offset), now_us, spans)
+    request = ResampleRequest(0, expect(ResamplePlan, plan), store.cycle, (store.start, store.offset), now_us, spans)
     return hold_resampled(store, request, standing.log_access(budget), most)
 
 
