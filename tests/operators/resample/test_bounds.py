@@ -8,7 +8,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from penstock.answers import as_of
 from penstock.errors import PenstockError
 from penstock.operators.resample import once, samples, stream
 from penstock.operators.resample.answer import ResampleAt
@@ -100,6 +99,6 @@ def test_an_answer_of_a_past_time_stands_on_one_cycle(
         world.push(0, 30)
         return answer_once(held)
 
-    monkeypatch.setattr(as_of, once.answer_once.__name__, after_another_cycle)
+    monkeypatch.setattr(once, once.answer_once.__name__, after_another_cycle)
     found = world.pipe.db.invoke("q", at(25))
     assert found.cycle == cycle and in_order(rows_of(found.table)) == expected
