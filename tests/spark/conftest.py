@@ -11,6 +11,7 @@ from penstock.database.database import Database
 from penstock.server.routes.queries import quoted
 from penstock.settings import Settings
 from penstock.views.intervals import Intervals
+from tests.oracle.on_spark import UNCOMPILED
 from tests.support.spark_lock import one_spark
 
 # A secret in the server's environment, which nothing that runs in Spark may see.
@@ -41,6 +42,18 @@ def db(database: Database) -> Iterator[Database]:
     """The shared database; everything that a test defines in it is dropped afterwards."""
     yield database
     clear(database)
+
+
+@pytest.fixture
+def judge(database: Database) -> Iterator[None]:
+    """For tests in which Spark only judges what kernels answer: its questions run once each, over few rows, uncompiled."""
+    spark = database.engine.spark
+    assert spark is not None
+    for name, value in UNCOMPILED.items():
+        spark.conf.set(name, value)
+    yield
+    for name in UNCOMPILED:
+        spark.conf.unset(name)
 
 
 def clear(database: Database) -> None:
