@@ -285,9 +285,9 @@ def _same(expected: compare.Answer, found: compare.Answer, what: str) -> None:
 
 
 # A job of the oracle runs once over few rows: to plan it, compile it and spread it took longer than to run it as it is.
+UNCOMPILED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 _ONCE = {
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    **UNCOMPILED,
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.shuffle.partitions": "1",
 }

@@ -10,6 +10,8 @@ from pyspark.logger import PySparkLogger
 from penstock.database.database import Database
 from penstock.server.routes.queries import quoted
 from penstock.settings import Settings
+from penstock.views.intervals import Intervals
+from tests.oracle.on_spark import UNCOMPILED
 from tests.support.spark_lock import one_spark
 
 # A secret in the server's environment, which nothing that runs in Spark may see.
@@ -25,7 +27,9 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
         patch.setattr(PySparkLogger.getLogger("SQLQueryContextLogger"), "disabled", True)
         # Tests wait for each answer of Spark SQL: with the budget of a server it would rest for three times its work.
         folder = tmp_path_factory.mktemp("pipeline") / "data"
-        made = Database(Settings(data=str(folder), spark_master="local[2]", spark_query_budget=0.9))
+        settings = Settings(data=str(folder), spark_master="local[2]", spark_query_budget=0.9)
+        # A cycle that comes late on a busy machine is waited for: no test reads an answer without its own writes.
+        made = Database(settings, intervals=Intervals(own_writes_s=60.0))
         made.start()
         try:
             yield made
@@ -38,6 +42,18 @@ def db(database: Database) -> Iterator[Database]:
     """The shared database; everything that a test defines in it is dropped afterwards."""
     yield database
     clear(database)
+
+
+@pytest.fixture
+def judge(database: Database) -> Iterator[None]:
+    """For tests in which Spark only judges what kernels answer: its questions run once each, over few rows, uncompiled."""
+    spark = database.engine.spark
+    assert spark is not None
+    for name, value in UNCOMPILED.items():
+        spark.conf.set(name, value)
+    yield
+    for name in UNCOMPILED:
+        spark.conf.unset(name)
 
 
 def clear(database: Database) -> None:

@@ -55,6 +55,7 @@ QUESTIONS = (
 )
 
 
+@pytest.mark.usefixtures("judge")
 def test_the_same_text_has_the_same_answer_with_and_without_slices(db: Database) -> None:
     db.execute(
         "CREATE TABLE probes (id INT PRIMARY KEY, site TEXT, reading STREAM (ppm DOUBLE, n INT, amount DECIMAL(12, 2)))"

@@ -102,6 +102,7 @@ def rows_of(result: object) -> list[tuple[object, ...]]:
     return sorted(rows, key=lambda r: tuple((v is not None, v) for v in r))
 
 
+@pytest.mark.usefixtures("judge")
 def test_standing_joins_equal_the_same_sql_as_a_batch(joined: Database) -> None:
     db, rng = joined, np.random.default_rng(11)
     names = list(QUESTIONS)
