@@ -116,7 +116,9 @@ def take_slide(select: exp.Select, binder: ExpressionBinder) -> int | None:
     for node in list(group.expressions):
         if not isinstance(node, exp.Anonymous) or node.name.upper() != "SLIDE" or len(node.expressions) != 1:
             continue
-        given = binder.coerce(binder.bind(node.expressions[0], Scope()), DURATION)
+        # Windows are written before FROM is bound, so there is nothing that a subquery could read.
+        asks = node.expressions[0].find(exp.Query) is not None
+        given = None if asks else binder.coerce(binder.bind(node.expressions[0], Scope()), DURATION)
         if not isinstance(given, Const) or given.value <= 0:
             binder.fail(node, error("syntax_error", detail="SLIDE takes a duration, or two", hint=_EXAMPLE))
         if select.args.get("begin_end") is not None:
