@@ -10,7 +10,7 @@ from pyspark.logger import PySparkLogger
 from penstock.database.database import Database
 from penstock.server.routes.queries import quoted
 from penstock.settings import Settings
-from penstock.views.intervals import Intervals
+from penstock.views.standing_queries import Intervals
 from tests.oracle.on_spark import UNCOMPILED
 from tests.support.spark_lock import one_spark
 
