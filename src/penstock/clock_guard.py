@@ -260,7 +260,7 @@ class GuardedClock:
             shared, times = self._shared, (passed, passed + MINUTE)
             moved = shared is None or any(abs(line.at(at) - shared.at(at)) > _MOVED_US for at in times)
             if self._root is not None and moved:
-                replace_file(self._root.joinpath(*_SHARED), json.dumps(asdict(line)).encode())
+                replace_file(self._root.joinpath(*_SHARED), f"{json.dumps(asdict(line))}\n".encode())
                 self._shared = line
         if passed - self._saved_us >= _SAVE_US:
             self._save()
@@ -276,7 +276,7 @@ class GuardedClock:
             if self._root is not None and not untrusted:
                 body = json.dumps(asdict(saved), sort_keys=True)
                 sealed = json.dumps({"body": body, "crc": zlib.crc32(body.encode())})
-                replace_file(self._root / _FILE, sealed.encode(), synced=True)
+                replace_file(self._root / _FILE, f"{sealed}\n".encode(), synced=True)
             self._saved_us = passed
 
 

@@ -165,8 +165,8 @@ class PenstockError(Exception):
         return "\n".join(lines)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Errors cross process borders (Spark's workers to the driver) with everything they carry.
-        return type(self), (self.condition, self.message), vars(self)
+        # Errors cross process borders (Spark's workers to the driver) with everything they carry; subclasses take other arguments.
+        return PenstockError, (self.condition, self.message), vars(self)
 
 
 def error(condition: str, *, hint: str | None = None, **parameters: Any) -> PenstockError:

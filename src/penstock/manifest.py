@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 MANIFEST = "manifest.json"
 # Made by a server that ran on the folder, not by the backup.
@@ -32,31 +32,39 @@ class FileSum:
 
 def copy_file(source: Path, target: Path, took: Took) -> FileSum:
     """Copy bytes into a new file that only its owner reads, synced; `took` is told how many came since the last call."""
-    with open(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as write:
-        found = sum_file(source, took, write.write)
+    with source.open("rb") as read, open(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as write:
+        found = _sum(read, took, write.write)
         write.flush()
         os.fsync(write.fileno())
     return found
 
 
-def sum_file(path: Path, took: Took = no_progress, also: Callable[[bytes], object] = len) -> FileSum:
-    """Size and SHA-256 of a file as it is now; `also` gets its bytes, piece by piece."""
-    digest, size = hashlib.sha256(), 0
+def sum_file(path: Path, took: Took = no_progress) -> FileSum:
+    """Size and SHA-256 of a file as it is now."""
     with path.open("rb") as read:
-        while piece := read.read(_PIECE):
-            digest.update(piece)
-            also(piece)
-            size += len(piece)
-            took(len(piece))
+        return _sum(read, took, len)
+
+
+def _sum(read: BinaryIO, took: Took, also: Callable[[bytes], object]) -> FileSum:
+    """Size and SHA-256 of what is left to read; `also` gets the bytes, piece by piece."""
+    digest, size = hashlib.sha256(), 0
+    while piece := read.read(_PIECE):
+        digest.update(piece)
+        also(piece)
+        size += len(piece)
+        took(len(piece))
     return FileSum(size, digest.hexdigest())
 
 
 def list_files(folder: Path) -> Iterator[str]:
     """The files that a manifest has to name, by their paths inside the folder, in order."""
-    for top in sorted(folder.iterdir()):
-        if top.name not in NOT_LISTED:
-            found = sorted(top.rglob("*")) if top.is_dir() else [top]
-            yield from (str(path.relative_to(folder)) for path in found if not path.is_dir())
+    for at, folders, names in os.walk(folder):
+        folders.sort()
+        inside = Path(at).relative_to(folder)
+        top = inside == Path(".")
+        if top:
+            folders[:] = [name for name in folders if name not in NOT_LISTED]
+        yield from (str(inside / name) for name in sorted(names) if not (top and name in NOT_LISTED))
 
 
 def write_manifest(folder: Path, sums: Mapping[str, FileSum], damaged: list[str]) -> None:

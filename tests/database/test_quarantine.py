@@ -13,6 +13,7 @@ from penstock.cycle.log_batch import LogBatch
 from penstock.errors import PenstockError
 from penstock.operators.aggregate import step
 from penstock.operators.aggregate.family import FamilyStore
+from penstock.operators.aggregate.state import SliceStore
 from penstock.operators.select.state import SelectState
 from penstock.operators.select.step import MATRIX_MIN_QUERIES, SelectStep
 from tests.support.pipe import Pipe
@@ -255,6 +256,26 @@ def test_slices_that_the_server_cannot_take_in_fail_their_queries_only(
     pipe.engine.drain()
     assert pipe.answer("mean", "m") == [3.0]
     assert "OverflowError: in a cell" in refused(pipe, "worst").message
+
+
+def test_a_definition_that_a_state_cannot_take_in_fails_its_query_only(
+    pipe: Pipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipe.db.execute("CREATE QUERY mean AS SELECT AVG(value) AS m FROM probes BEGIN (NOW - 1 HOUR)")
+    pipe.engine.drain()
+
+    def picky(*_: Any) -> None:
+        raise OverflowError("in a family")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(SliceStore, "take", picky)
+        pipe.db.execute("CREATE QUERY worst AS SELECT MAX(value) AS m FROM probes BEGIN (NOW - 1 HOUR)")
+        pipe.engine.drain()
+    assert "OverflowError: in a family" in refused(pipe, "worst").message
+    pipe.push(2.5, 3.5)
+    pipe.engine.drain()
+    pipe.db.standing._trim()
+    assert pipe.answer("mean", "m") == [3.0]
 
 
 def test_rows_that_wait_before_the_entry_do_not_meet_the_query_again(pipe: Pipe) -> None:

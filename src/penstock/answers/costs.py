@@ -238,10 +238,10 @@ class Usage:
             self._changed = True
 
     def last_us(self, query_id: int) -> int | None:
-        return self._known[query_id][0] if query_id in self._known else None
+        return self._known.get(query_id, (None, 0))[0]
 
     def invocations(self, query_id: int) -> int:
-        return self._known[query_id][1] if query_id in self._known else 0
+        return self._known.get(query_id, (0, 0))[1]
 
     def save_sometimes(self, queries: Collection[int]) -> None:
         """Write it down if a minute has passed; `queries` are those that there are."""

@@ -20,7 +20,6 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from penstock.cli.command import Token, Url, connected, json_line, print_csv, progress, rows_of
 from penstock.client import Refusal
 from penstock.errors import error
-from penstock.server.http.decode import CSV_PARSE, as_text
 
 # One batch to push, and how much of the file is behind it (0 to 1).
 FileBatch: TypeAlias = "tuple[pa.Table | list[dict[str, Any]], float]"
@@ -75,6 +74,8 @@ def read_batches(path: Path, format: FileFormat) -> Iterator[FileBatch]:
 
 def _read_csv(stream: IO[bytes], size: int) -> Iterator[FileBatch]:
     """Columns stay text: the table's own types decide what it means."""
+    from penstock.server.http.decode import CSV_PARSE, as_text  # other commands need not wait for parts of the server
+
     first = stream.readline()
     names = pa_csv.read_csv(pa.BufferReader(first)).schema.names
     blocks = pa_csv.ReadOptions(column_names=names, block_size=_CSV_BLOCK_BYTES)

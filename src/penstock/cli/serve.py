@@ -25,13 +25,13 @@ def serve(config: Path | None = None, **flags: Any) -> None:
     """Start the server and keep it running until Ctrl-C or SIGTERM."""
     before = frozenset(threading.enumerate())
     keep_files_private()
-    # Not before: `penstock --help` must not wait for PySpark, or for what is loaded below.
-    from penstock.pipeline.jvm import launch_java_early, security_settings
-
     with reported():
         settings = load_settings(flags, file=config)
-        security_settings(settings)  # refuses a cluster without a secret, before Java is started
         check_logging(settings.log_level, settings.log_format)
+        # Not before: `penstock --help` must not wait for PySpark, or for what is loaded below.
+        from penstock.pipeline.jvm import launch_java_early, security_settings
+
+        security_settings(settings)  # refuses a cluster without a secret, before Java is started
         listener = listen(settings)
     launch_java_early(settings)  # it comes up while FastAPI and the rest load
     from penstock.console import open_console

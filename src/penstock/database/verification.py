@@ -184,7 +184,9 @@ def _newest_record(root: Path) -> CommitRecord | None:
 
 
 def _drop_cache(path: Path) -> None:
-    """Have the next read come from the disk: what rots there does not rot in memory."""
+    """Have the next read come from the disk, where the system can: what rots there does not rot in memory."""
+    if not hasattr(os, "posix_fadvise"):
+        return
     with path.open("rb") as file:
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 

@@ -164,7 +164,8 @@ def history_workers(spark: SparkSession) -> Iterator[None]:
 
 def register_function(spark: SparkSession, name: str, call: Callable[..., pa.Array], type_: Type) -> None:
     """Add a function over Arrow columns to the session, for workers of statements."""
-    with warnings.catch_warnings(), history_workers(spark):
+    # Under the lock: the filters of warnings belong to the whole process, and are to be put back as they were.
+    with history_workers(spark), warnings.catch_warnings():
         # Spark would rather read the kind of function from type hints; a function of any number of columns has none.
         warnings.simplefilter("ignore")
         spark.udf.register(name, arrow_udf(call, type_.to_spark(), ArrowUDFType.SCALAR))

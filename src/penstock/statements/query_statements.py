@@ -203,7 +203,6 @@ def _planned(
             raise error("already_exists", kind=kind, name=query.name)
     plan = plan_of(session, select, standing=True, state=state)
     check_window(session.settings, plan)
-    notices = notices_of(session.standing, query.name, plan, query.facts.get("strategy"), state)
     tables, queries, functions = reads_of(plan, state)
     if evaluated_by_spark(plan) and plan.spark is not None:
         session.wait_for_own_writes()
@@ -212,6 +211,8 @@ def _planned(
     if plan.window_join is not None:
         check_join_fits(plan.window_join, session.folder.log, session.settings)
     start_us = _start_of(session, plan, state)
+    # After the wait for own writes: a notice may depend on a table's NOW.
+    notices = notices_of(session.standing, query.name, plan, query.facts.get("strategy"), state)
     plan = registered(plan, f"{query.name}@{state.position}", start_us)
     new = NewQuery(query.name, select.sql, stored(plan), tables, queries, functions, start_us, **query.facts)
     return new, notices

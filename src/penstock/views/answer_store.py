@@ -127,7 +127,7 @@ class AnswerStore(StreamClocks):
                 if number in self.operators:
                     self._take_of_query(row, state, record.cycle)
             elif kind == "error":
-                self._take_error(number, orjson.loads(payload))
+                self._take_error(number, payload)
             elif number not in self.state.tables_by_id:
                 continue
             elif state is not None:
@@ -144,6 +144,8 @@ class AnswerStore(StreamClocks):
         try:
             state.fold(row, answer, cycle)
         except Exception as failure:  # other queries are not affected
+            if answer is None:
+                raise  # an evaluation: the whole cycle is folded again
             self.poison(row[0], f"its results cannot be taken in: {type(failure).__name__}: {failure}")
         if answer is not None and answer.error is not before:
             self.touched.add(row[0])
@@ -159,12 +161,17 @@ class AnswerStore(StreamClocks):
             for query_id in users:
                 self.poison(query_id, f"its {row[1]} cannot be taken in: {type(failure).__name__}: {failure}")
 
-    def _take_error(self, query_id: int, told: dict[str, str]) -> None:
+    def _take_error(self, query_id: int, payload: bytes) -> None:
         answer = self.answers.get(query_id)
         if answer is None:
             return
-        answer.fail(told["message"], told["condition"])
-        if told["condition"] == "query_quarantined":
+        try:
+            told = orjson.loads(payload)
+            answer.fail(told["message"], told["condition"])
+        except (ValueError, KeyError, TypeError) as failure:
+            self.poison(query_id, f"its error cannot be read: {type(failure).__name__}: {failure}")
+            return
+        if answer.error_condition == "query_quarantined":
             self.poisoned[query_id] = told["message"]
         self._failed.add(query_id)
         self.touched.add(query_id)
@@ -226,23 +233,22 @@ class AnswerStore(StreamClocks):
         self.operators[query_id] = whole.operator
         if whole.spark is not None:
             self.spark_plans[query_id] = whole.spark
+        plan, is_new = whole.kernel, query_id not in self.answers
+        if plan is not None and is_new:
+            # Before the states: a query that one of them cannot take in fails by its answer.
+            self.answers[query_id] = QueryState(plan, definition.start_us, plan.windows)
         for state in self.states.values():
             state.define(query_id, whole, self.state.query_positions[query_id][1])
         if query_id in self._paused and not definition.paused and self.is_sparks(query_id):
             self.evaluations.renew(query_id, record.cycle)
         (self._paused.add if definition.paused else self._paused.discard)(query_id)
-        plan = whole.kernel
         if plan is None:
             if self.answers.pop(query_id, None) is not None:
                 self.touched.add(query_id)
             return
-        known = self.answers.get(query_id)
-        if known is None:
-            known = self.answers[query_id] = QueryState(plan, definition.start_us, plan.windows)
-            known.reach = self._reach(whole, plan, definition.start_us)
-        else:
-            known.pending = plan.windows if plan.windows != known.window else None
-            known.reach = min(known.reach, self._reach(whole, plan, definition.start_us))
+        known, reach = self.answers[query_id], self._reach(whole, plan, definition.start_us)
+        known.reach = reach if is_new else min(known.reach, reach)
+        known.pending = plan.windows if plan.windows != known.window else None
         if (known.paused and not definition.paused) or known.error is not None:
             known.filled_before = False  # what came in between, or failed, is read now, as history
         known.paused = definition.paused

@@ -64,8 +64,10 @@ def trim(store: AnswerStore, oldest: Mark, windows: WindowHistory, log: Path) ->
 def _trim_joins(store: AnswerStore, keep_from: dict[int, int], oldest_cycle: int) -> None:
     """Forget results before a time per query, results of deleted readings, and what distinguishes older cycles."""
     for query_id, known in store.joins.queries.items():
-        answer = store.answers[query_id]
         known.partners.forget(oldest_cycle)
+        answer = store.answers.get(query_id)
+        if answer is None:
+            continue
         floors = [store.state.retention(use.table_id) for use in answer.plan.uses]
         low = keep_from.get(query_id, NEVER)
         known.results = known.results.without(low, floors)

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from penstock.database.verification import verify_data
 from penstock.errors import PenstockError
 from penstock.streams.log import checksums
 from penstock.streams.log.atomic_file import no_crash
@@ -104,3 +105,17 @@ def test_every_flipped_byte_of_a_footer_is_noticed_or_harmless_to_a_search_by_ti
             assert read_slice(part, ["ts", "ppm"], min_ts=0, max_ts=2 * ROWS).equals(rows)
         except PenstockError as problem:
             assert problem.condition == "corrupt_segment"
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_seal_with_a_damaged_name_is_not_taken_for_none(tmp_path: Path, place: int) -> None:
+    """The seal stands at the beginning of a file and in its footer."""
+    found = make(tmp_path, "arrow")
+    whole = found.path.read_bytes()
+    at = whole.find(checksums.SEAL) if place == 0 else whole.rfind(checksums.SEAL)
+    damaged = bytearray(whole)
+    damaged[at] ^= 1
+    found.path.write_bytes(damaged)
+    checksums.forget_whole(found.path)
+    with pytest.raises((PenstockError, pa.ArrowException)):
+        verify_data(found.path)

@@ -63,7 +63,8 @@ def check_seal(path: Path, source: pa.NativeFile, reader: pa.ipc.RecordBatchFile
 
     `source` is mapped or in memory: it is read at two places in turn.
     """
-    if _seal_of(open_sealed(path, source)) is not None:
+    # Asked at both places: a file whose seal is damaged at one of them must not pass as one without.
+    if _seal_of(open_sealed(path, source)) is not None or _seal_of(reader.schema) is not None:
         _check_footer(source, reader)
 
 
