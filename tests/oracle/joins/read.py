@@ -134,7 +134,7 @@ class ReaderStory(AggregatedStory):
             ids = [d.id for d in known if d is not None]
             if any(store.state.query_positions[i] != current.query_positions[i] for i in ids):
                 continue
-            answering[name] = (question.begin, question.reach, read.results and read.results.generation)
+            answering[name] = (question.begin, question.reach, store.joins.queries[ids[1]].results.generation)
         self.past[cycle] = (heads, now_us, answering)
         for at in (cycle, self.random.choice(range(cycle - 3, cycle))):
             if at in self.past and at - 1 in self.past:
