@@ -33,6 +33,7 @@ WORDS = {
     "step.py",
     "view.py",
     "explain.py",
+    "once.py",
     "RULE",
     "VIEW",
     "lines",

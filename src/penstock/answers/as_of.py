@@ -65,12 +65,12 @@ def answer_as_of(
         log = standing.log_access(budget)
         past = _PastRows(log, selection, store, start_us, at_us) if selection is not None else None
         moment = _past_moment(text, store, start_us, at_us) if text is not None else None
+        once = part_of(text.operator, "once") if text is not None and text.operator in operators_with("once") else None
         held = None
-        if text is not None and moment is not None and text.operator in operators_with("once"):
-            once, most_rows = part_of(text.operator, "once"), most if limit is None else None
-            held = once.hold_once(standing, text, at_us, moment.ranges, most_rows, budget)
+        if once is not None and moment is not None:
+            held = once.hold_once(standing, text, at_us, moment.ranges, most if limit is None else None, budget)
     table = past.rows(limit, most) if past is not None else None
-    if held is not None:
+    if once is not None and held is not None:
         table = once.answer_once(held)  # None where Spark SQL has to give it
     if table is None:
         assert text is not None and moment is not None

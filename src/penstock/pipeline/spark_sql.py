@@ -327,7 +327,7 @@ def run_tasks(spark: SparkSession, tasks: Sequence[Callable[[], Any]], timeout_s
 
 
 def _run_some(tasks: tuple[Callable[[], Any], ...], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Run the tasks whose numbers a worker gets."""
+    """Run the tasks that a worker gets the numbers of."""
     for batch in batches:
         for place in batch.column(0).to_pylist():
             result = pickle.dumps(tasks[place](), pickle.HIGHEST_PROTOCOL)

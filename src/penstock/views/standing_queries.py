@@ -275,7 +275,7 @@ class StandingQueries:
             return 0 if self._has_new_latch(table_id) else still_read(self.store, table_id)
 
     def _has_new_latch(self, table_id: int) -> bool:
-        """Whether a query waits for its first cycle whose state is to have all rows that are there now."""
+        """Whether a new query with LATCH waits for its first cycle: its state is to have all rows that are there now."""
         state, known = self._catalog() if self._catalog is not None else self.store.state, self.store.state.position
         table = state.tables_by_id.get(table_id)
         new = [state.queries_by_id[q] for q, (came, _) in list(state.query_positions.items()) if came > known]

@@ -1,4 +1,4 @@
-"""The interface by which readers get the answers of standing queries, whatever operator gives them, and what operators are given for it."""
+"""The interface of an operator's answers: what readers ask of a `View`, and what it is given to answer."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def unheeded(plan: Plan, asked: str | None) -> str | None:
 
 
 class KernelView:
-    """What views have in common whose queries kernels run: a `QueryState` per query, folded from the records."""
+    """What views of queries that run in the cycle have in common: a `QueryState` per query, folded from the records."""
 
     first_wait_s: float | None = None
 

@@ -94,7 +94,7 @@ _COSTLY = re.compile(
 
 
 def _text_of(data: dict[str, Any]) -> str:
-    """The text of a plan, empty where it is planned again before it runs: see queries.replan.
+    """The text of a plan, empty where it is planned again before it runs: see `operators.sparksql.replan`.
 
     Version 1 has it under another name, with holes in it. Later ones may have functions that backtrack.
     """

@@ -123,7 +123,7 @@ class Approximate(Partial):
 
 
 class Bracketed(Approximate):
-    """An approximate partial whose value lies between bounds."""
+    """An approximate partial with a value between bounds."""
 
     @abstractmethod
     def brackets(self, state: State) -> Brackets:
