@@ -15,6 +15,7 @@ from penstock.operators.aggregate.groups import Groups
 from penstock.operators.aggregate.partials.base import Ints
 from penstock.operators.aggregate.partials.cell_sums import CellRange, Panes, choose_cells, combine
 from penstock.operators.aggregate.partials.cells import Cells, CellStore
+from penstock.operators.aggregate.partials.tiles import TileStore
 from penstock.operators.aggregate.shape import Family, Measure, measure_name
 from penstock.operators.aggregate.slicer import SlicedFamily
 from penstock.operators.base.ranges import Range, Ranges, joined, outside
@@ -26,7 +27,7 @@ FEW_GROUPS = 1000
 class MeasureStore:
     """One measure's cells, and which rows of the log are in them."""
 
-    cells: CellStore
+    cells: CellStore | TileStore
     covered: Ranges = ()
     users: set[int] = field(default_factory=set)
 
@@ -77,6 +78,8 @@ class FamilyStore:
     def look(self, measure: Measure, look: CellRange, panes: Panes | None) -> list[CellSum]:
         """The sum of the cells in a range, and the rows of the log that have to be read besides."""
         store = self.measures[measure].cells
+        if isinstance(store, TileStore):
+            return [CellSum(*store.look(look, panes), NONE)]
         view = store.view()
         if isinstance(store.partial, Approximate):
             return look_approximately(view, store.partial, look, panes)
@@ -85,7 +88,7 @@ class FamilyStore:
 
     def renumber(self) -> None:
         """Forget the keys of groups that have no cells, once they are most of them."""
-        used = np.unique(np.concatenate([known.cells.view().groups for known in self.measures.values()]))
+        used = np.unique(np.concatenate([known.cells.used_groups() for known in self.measures.values()]))
         if len(self.groups) < 2 * len(used) + FEW_GROUPS:
             return
         groups, numbers = Groups(), np.zeros(len(self.groups), np.int64)
@@ -108,7 +111,7 @@ class FamilyStore:
         """Something failed while rows were read: everything is sliced again."""
         self.give_up(measure)
 
-    def new_cells(self, measure: Measure) -> CellStore:
+    def new_cells(self, measure: Measure) -> CellStore | TileStore:
         return cell_store(measure.make())
 
     def about(self) -> dict[str, Any]:

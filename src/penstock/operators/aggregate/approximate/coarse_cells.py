@@ -18,6 +18,7 @@ from penstock.operators.aggregate.approximate.base import Approximate, Floats
 from penstock.operators.aggregate.approximate.within import Within
 from penstock.operators.aggregate.partials.base import Ints, Partial
 from penstock.operators.aggregate.partials.cells import Cells, CellStore, join_cells
+from penstock.operators.aggregate.partials.tiles import TileStore
 
 FEW = 256
 STEPS_US: tuple[int, ...] = tuple(8**step * 1_000_000 for step in range(1, 7))
@@ -114,10 +115,10 @@ class CoarseCellStore(CellStore):
             self._room = self._growth * len(self) + self._few
 
 
-def cell_store(partial: Partial) -> CellStore:
+def cell_store(partial: Partial) -> CellStore | TileStore:
     if isinstance(partial, Approximate):
         return CoarseCellStore(partial, lambda cells: coarsened(cells, partial), FEW, 2)
     if isinstance(partial, Within):
         # Its fine cells are large, so they are not left waiting.
         return CoarseCellStore(partial, lambda cells: laddered(cells, partial), FEW // 8, 1)
-    return CellStore(partial)
+    return TileStore(partial)

@@ -30,34 +30,65 @@ class UncoveredRows:
     positions: tuple[tuple[int, int], ...]
 
 
-def choose_cells(cells: Cells, look: CellRange, doubtful: np.ndarray | None = None) -> tuple[np.ndarray, UncoveredRows]:
-    """Which cells count as a whole, and which rows of the log have to be read besides.
+@dataclass(slots=True, eq=False)
+class Slots:
+    """Slots or cells: when they are and where their rows lie in the log; which of them a look sees, and which it cannot use."""
 
-    `doubtful` are cells of which not every row may count, whatever the look says of them.
-    A cell that reaches over an edge of the window or of the log is not used, nor is any other of that time: the rows of
+    starts: Ints
+    ends: Ints
+    firsts: Ints
+    lasts: Ints
+    seen: np.ndarray
+    cut: np.ndarray
+
+    @staticmethod
+    def seen_by(look: CellRange, starts: Ints, widths: Ints | int, firsts: Ints, lasts: Ints) -> Slots:
+        ends = starts + widths
+        seen = (ends > look.low) & (starts <= look.high) & (lasts >= look.floor) & (firsts < look.head)
+        whole = (starts >= look.low) & (ends - 1 <= look.high) & (firsts >= look.floor) & (lasts < look.head)
+        if look.pane is not None:
+            whole &= np.floor_divide(starts, look.pane) == np.floor_divide(ends - 1, look.pane)
+        return Slots(starts, ends, firsts, lasts, seen, seen & ~whole)
+
+    @property
+    def chosen(self) -> np.ndarray:
+        """Those that count as a whole."""
+        return self.seen & ~self.cut
+
+
+def uncovered(slots: Sequence[Slots], look: CellRange) -> UncoveredRows:
+    """The rows of the log that have to be read beside the slots that are chosen; some are cut for that.
+
+    A slot that reaches over an edge of the window or of the log is not used, nor is any other of that time: the rows of
     such a time are read, all of them.
     """
-    ends = cells.starts + cells.widths
-    seen = (ends > look.low) & (cells.starts <= look.high) & (cells.lasts >= look.floor) & (cells.firsts < look.head)
-    whole = (cells.starts >= look.low) & (ends - 1 <= look.high)
-    whole &= (cells.firsts >= look.floor) & (cells.lasts < look.head)
-    if look.pane is not None:
-        whole &= np.floor_divide(cells.starts, look.pane) == np.floor_divide(ends - 1, look.pane)
-    if doubtful is not None:
-        whole &= ~doubtful
-    cut = seen & ~whole
     periods: tuple[tuple[int, int], ...] = ()
-    while cut.any():
-        found = joined(cells.starts[cut], ends[cut])
+    while True:
+        cut = [(each.starts[each.cut], each.ends[each.cut]) for each in slots]
+        found = joined(*(np.concatenate(edges) for edges in zip(*cut, strict=True)))
         if found == periods:
             break
         periods = found
         # Slices of different widths may overlap: what shares its time with a row that is read must not count, too.
         lows, highs = np.array([p[0] for p in periods]), np.array([p[1] for p in periods])
-        at = np.searchsorted(lows, ends - 1, side="right") - 1
-        cut = seen & (at >= 0) & (highs[np.maximum(at, 0)] > cells.starts)
-    positions = joined(np.maximum(cells.firsts[cut], look.floor), np.minimum(cells.lasts[cut] + 1, look.head))
-    return seen & ~cut, UncoveredRows(periods, positions)
+        for each in slots:
+            at = np.searchsorted(lows, each.ends - 1, side="right") - 1
+            each.cut = each.seen & (at >= 0) & (highs[np.maximum(at, 0)] > each.starts)
+    firsts = [np.maximum(each.firsts[each.cut], look.floor) for each in slots]
+    ends = [np.minimum(each.lasts[each.cut] + 1, look.head) for each in slots]
+    return UncoveredRows(periods, joined(np.concatenate(firsts), np.concatenate(ends)))
+
+
+def choose_cells(cells: Cells, look: CellRange, doubtful: np.ndarray | None = None) -> tuple[np.ndarray, UncoveredRows]:
+    """Which cells count as a whole, and which rows of the log have to be read besides.
+
+    `doubtful` are cells of which not every row may count, whatever the look says of them.
+    """
+    slots = Slots.seen_by(look, cells.starts, cells.widths, cells.firsts, cells.lasts)
+    if doubtful is not None:
+        slots.cut |= slots.seen & doubtful
+    rest = uncovered([slots], look)
+    return slots.chosen, rest
 
 
 def joined(lows: Ints, highs: Ints) -> tuple[tuple[int, int], ...]:
@@ -116,6 +147,15 @@ def merge_combined(parts: Sequence[CombinedCells], partial: Mergeable) -> Combin
 
 
 def _added_up(windows: Ints, groups: Ints, state: State, partial: Mergeable) -> CombinedCells:
+    lowest = int(windows[0]) if len(windows) else 0
+    if len(windows) and (windows == lowest).all() and (span := int(groups.max()) + 1) <= 4 * len(groups) + 1024:
+        # One window and few groups: no order has to be found.
+        known = np.zeros(span, np.bool_)
+        known[groups] = True
+        used = np.flatnonzero(known)
+        total = partial.empty(len(used))
+        partial.merge(total, (np.cumsum(known) - 1)[groups], state)
+        return CombinedCells(np.full(len(used), lowest), used, total)
     order = np.lexsort((groups, windows))
     windows, groups = windows[order], groups[order]
     new = np.ones(len(order), np.bool_)

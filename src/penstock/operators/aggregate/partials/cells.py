@@ -99,6 +99,9 @@ class CellStore:
         """The cells as they are now; good until the next `put`."""
         return self._cells.take(slice(self._count))
 
+    def used_groups(self) -> Ints:
+        return np.unique(self.view().groups)
+
     def put(self, cells: Cells) -> None:
         """Fold in cells of other rows."""
         if not len(cells):

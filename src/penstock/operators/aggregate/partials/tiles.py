@@ -1,0 +1,305 @@
+"""The cells of an exact measure in tiles: sorted arrays of neighbouring slots, with a sum per group, and the newest cells apart.
+
+A *slot* is the time of one slice. A tile never changes: cells that come for it make a new one. The cells of the last commits
+stay apart, as they came: so an answer at one of the last cycles can leave out the rows that came after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cached_property
+
+import numpy as np
+
+from penstock.operators.aggregate.partials.base import Ints, Mergeable, Numbers, State
+from penstock.operators.aggregate.partials.cell_sums import (
+    CellRange,
+    CombinedCells,
+    Panes,
+    Slots,
+    UncoveredRows,
+    combine,
+    uncovered,
+)
+from penstock.operators.aggregate.partials.cells import Cells, concat_cells, no_cells
+
+TILE_SLOTS = (60, 10, 1)
+"""How many slots a tile may span: fewer where a slot has many groups."""
+TILE_CELLS = 1 << 18
+RECENT = 16
+"""So many of the last batches of cells stay apart."""
+RECENT_CELLS = 1 << 16
+_SMALL = np.iinfo(np.int32)
+
+
+class Tile:
+    """Cells of one width, by slot and group. Slots without cells are not there; the log positions are those of a slot."""
+
+    def __init__(self, cells: Cells) -> None:
+        """Of cells that are sorted by start and group, each pair once."""
+        self.width = int(cells.widths[0])
+        self.slots, begins = np.unique(cells.starts, return_index=True)
+        self.firsts, self.lasts = np.minimum.reduceat(cells.firsts, begins), np.maximum.reduceat(cells.lasts, begins)
+        self.bounds = np.append(begins, len(cells))
+        self.groups = cells.groups.astype(np.int32)
+        self.rows = _packed(cells.rows)
+        self.state = {name: _packed(field, self.rows) for name, field in cells.state.items()}
+
+    def __len__(self) -> int:
+        return len(self.groups)
+
+    def nbytes(self, partial: Mergeable) -> int:
+        own = {name: field for name, field in self.state.items() if field is not self.rows and field.strides != (0,)}
+        slots = 4 * self.slots.nbytes
+        return slots + self.groups.nbytes + self.rows.nbytes + (partial.nbytes(own) if own else 0)
+
+    def cells(self, partial: Mergeable, chosen: np.ndarray | None = None) -> Cells:
+        """All cells, or those of the slots that a mask chooses."""
+        counts = np.diff(self.bounds)
+        slot = np.repeat(np.arange(len(self.slots)), counts)
+        at: np.ndarray | slice = slice(None)
+        if chosen is not None:
+            at = np.flatnonzero(chosen[slot])
+            slot = slot[at]
+        state = {
+            name: np.ascontiguousarray(self.state[name][at], dtype) for name, (dtype, _) in partial.fields().items()
+        }
+        widths = np.full(len(slot), self.width, np.int64)
+        groups, rows = self.groups[at].astype(np.int64), self.rows[at].astype(np.int64)
+        return Cells(self.slots[slot], widths, groups, self.firsts[slot], self.lasts[slot], rows, state)
+
+
+def _packed(field: Numbers, rows: Numbers | None = None) -> Numbers:
+    """The same numbers in fewer bytes: those of `rows` if they are equal, no array for zeros alone, 32 bits for small ones."""
+    if field.dtype == np.float64 and not field.any():
+        return np.broadcast_to(np.zeros(1), field.shape)  # a sum of -0.0 is 0.0
+    if field.dtype != np.int64:
+        return field
+    if rows is not None and np.array_equal(field, rows):
+        return rows
+    small = not len(field) or (_SMALL.min <= field.min() and field.max() <= _SMALL.max)
+    return field.astype(np.int32) if small else field
+
+
+class Level:
+    """The tiles of one width, by time."""
+
+    def __init__(self, width: int) -> None:
+        self.width = width
+        self.tiles: dict[int, Tile] = {}  # by start, ascending
+        self._slots = TILE_SLOTS[0]
+
+    @property
+    def tile_us(self) -> int:
+        return self.width * self._slots
+
+    def put(self, cells: Cells, partial: Mergeable) -> None:
+        """Merge cells of other rows in."""
+        largest = self._put(cells, partial)
+        while largest > TILE_CELLS and self._slots > 1:
+            # Each merge writes a whole tile.
+            self._slots = TILE_SLOTS[TILE_SLOTS.index(self._slots) + 1]
+            known, self.tiles = self.tiles, {}
+            largest = max(self._put(tile.cells(partial), partial) for tile in known.values())
+
+    def _put(self, cells: Cells, partial: Mergeable) -> int:
+        """The number of cells of the largest tile that was written."""
+        keys = np.floor_divide(cells.starts, self.tile_us) * self.tile_us
+        largest = 0
+        for start in np.unique(keys).tolist():
+            tile = self.tiles.get(start)
+            mine = cells.take(keys == start)
+            merged = sorted_cells([mine] if tile is None else [tile.cells(partial), mine], partial)
+            self.tiles[start] = Tile(merged)
+            largest = max(largest, len(merged))
+        self._order()
+        return largest
+
+    def replace(self, change: Callable[[Tile], Cells | None]) -> None:
+        """Make each tile anew of the cells that `change` gives; None: it stays as it is."""
+        for start, tile in list(self.tiles.items()):
+            cells = change(tile)
+            if cells is not None and not len(cells):
+                del self.tiles[start]
+            elif cells is not None:
+                self.tiles[start] = Tile(cells)
+        self._order()
+
+    def _order(self) -> None:
+        self.tiles = dict(sorted(self.tiles.items()))
+        self.__dict__.pop("index", None)
+
+    @cached_property
+    def index(self) -> LevelIndex:
+        return LevelIndex(self)
+
+
+class LevelIndex:
+    """The slots of all tiles of a level as arrays, and the sums of its tiles."""
+
+    def __init__(self, level: Level) -> None:
+        self.tiles = list(level.tiles.values())
+        self.tile_us = level.tile_us
+        self.starts = list(level.tiles)
+        self.slots, self.firsts, self.lasts = (
+            np.concatenate([getattr(tile, name) for tile in self.tiles]) for name in ("slots", "firsts", "lasts")
+        )
+        self.bounds = np.cumsum([0, *(len(tile.slots) for tile in self.tiles)])  # of the slots of each tile
+        self._sums: Cells | None = None
+        self._sum_bounds = self.bounds
+
+    def chosen_cells(self, chosen: np.ndarray, partial: Mergeable, pane: int | None) -> Iterator[Cells]:
+        """The cells of chosen slots; where every slot of a tile is chosen, its sums. No sum is of two panes."""
+        whole = np.logical_and.reduceat(chosen, self.bounds[:-1])
+        some = np.logical_or.reduceat(chosen, self.bounds[:-1])
+        if pane is not None and pane % self.tile_us:
+            whole[:] = False
+        if whole.any():
+            yield self._summed(whole, partial)
+        for place in np.flatnonzero(some & ~whole).tolist():
+            yield self.tiles[place].cells(partial, chosen[self.bounds[place] : self.bounds[place + 1]])
+
+    def _summed(self, tiles: np.ndarray, partial: Mergeable) -> Cells:
+        """One cell per group of each tile that a mask chooses."""
+        if self._sums is None:
+            pairs = zip(self.tiles, self.starts, strict=True)
+            found = [sum_cells(tile.cells(partial), partial, start) for tile, start in pairs]
+            self._sums, self._sum_bounds = concat_cells(found), np.cumsum([0, *map(len, found)])
+        return self._sums.take(np.repeat(tiles, np.diff(self._sum_bounds)))
+
+    def nbytes(self, partial: Mergeable) -> int:
+        sums = self._sums
+        return 3 * self.slots.nbytes + (0 if sums is None else 6 * sums.starts.nbytes + partial.nbytes(sums.state))
+
+
+def sorted_cells(parts: list[Cells], partial: Mergeable) -> Cells:
+    """The cells of all parts by start and group, each pair once. All have one width; those of the first part are so already."""
+    cells = concat_cells(parts)
+    span = int(cells.groups.max()) + 1
+    keys = (cells.starts - cells.starts.min()) // cells.widths[0] * span + cells.groups
+    found, firsts, at = np.unique(keys, return_index=True, return_inverse=True)
+    if len(found) == len(keys):
+        return cells.take(firsts)
+    # The first of each pair stays as it is, and takes the others in.
+    more = np.ones(len(keys), np.bool_)
+    more[firsts] = False
+    merged, others = cells.take(firsts), cells.take(more)
+    at = at[more]
+    np.minimum.at(merged.firsts, at, others.firsts)
+    np.maximum.at(merged.lasts, at, others.lasts)
+    np.add.at(merged.rows, at, others.rows)
+    partial.merge(merged.state, at, others.state)
+    return merged
+
+
+def sum_cells(cells: Cells, partial: Mergeable, start: int) -> Cells:
+    """One cell per group. Only its start, its group and its state count."""
+    lines = combine(cells, partial, None)
+    nothing = np.zeros(len(lines.groups), np.int64)
+    return Cells(nothing + start, nothing, lines.groups, nothing, nothing, nothing, lines.state)
+
+
+class TileStore:
+    """The cells of one measure: every row that was folded in is in exactly one of them."""
+
+    def __init__(self, partial: Mergeable) -> None:
+        self.partial = partial
+        self._levels: dict[int, Level] = {}
+        self._recent: list[Cells] = []
+        self._newest: Cells | None = None  # those of `_recent` as one
+
+    def __len__(self) -> int:
+        return sum(map(len, self._tiles())) + sum(map(len, self._recent))
+
+    def _tiles(self) -> Iterator[Tile]:
+        for level in self._levels.values():
+            yield from level.tiles.values()
+
+    @property
+    def nbytes(self) -> int:
+        tiles = sum(tile.nbytes(self.partial) for tile in self._tiles())
+        sums = sum(level.index.nbytes(self.partial) for level in self._levels.values())
+        recent = sum(6 * cells.starts.nbytes + self.partial.nbytes(cells.state) for cells in self._recent)
+        return tiles + sums + recent
+
+    @property
+    def kept(self) -> int:
+        """How many values its partial keeps one by one."""
+        return sum(self.partial.kept(block.state) for block in (*self._tiles(), *self._recent))
+
+    def view(self) -> Cells:
+        """All cells."""
+        return concat_cells([no_cells(self.partial), *(t.cells(self.partial) for t in self._tiles()), *self._recent])
+
+    def used_groups(self) -> Ints:
+        return np.unique(np.concatenate([[], *(block.groups for block in (*self._tiles(), *self._recent))])).astype(np.int64)
+
+    def put(self, cells: Cells) -> None:
+        """Fold in cells of other rows."""
+        if not len(cells):
+            return
+        self._newest = None
+        self._recent.append(cells)
+        if sum(map(len, self._recent)) > RECENT_CELLS:
+            self._fold(len(self._recent))
+        elif len(self._recent) >= 2 * RECENT:
+            self._fold(len(self._recent) - RECENT)
+
+    def _fold(self, count: int) -> None:
+        """Move the oldest batches into tiles."""
+        cells = concat_cells(self._recent[:count])
+        del self._recent[:count]
+        for width in np.unique(cells.widths).tolist():
+            level = self._levels.setdefault(width, Level(width))
+            level.put(cells.take(cells.widths == width), self.partial)
+
+    def _recent_cells(self) -> Cells:
+        if self._newest is None:
+            self._newest = concat_cells([no_cells(self.partial), *self._recent])
+        return self._newest
+
+    def look(self, look: CellRange, panes: Panes | None) -> tuple[CombinedCells, UncoveredRows]:
+        """The sum of the cells that lie wholly inside a range, and the rows of the log that have to be read besides."""
+        levels = [level.index for level in self._levels.values() if level.tiles]
+        newest = self._recent_cells()
+        looks = [Slots.seen_by(look, newest.starts, newest.widths, newest.firsts, newest.lasts)]
+        looks += [Slots.seen_by(look, i.slots, i.tiles[0].width, i.firsts, i.lasts) for i in levels]
+        rest = uncovered(looks, look)
+        chosen = [no_cells(self.partial), newest.take(looks[0].chosen)]
+        for index, slots in zip(levels, looks[1:], strict=True):
+            chosen += index.chosen_cells(slots.chosen, self.partial, look.pane)
+        return combine(concat_cells(chosen), self.partial, panes), rest
+
+    def forget_below(self, position: int) -> int:
+        """Drop slots with rows below a position only; returns the position below which nothing is left.
+
+        A slot with rows on both sides stays, and with it everything down to its first row.
+        """
+        blocks = [*self._tiles(), *self._recent]
+        while True:
+            kept = [block.lasts >= position for block in blocks]
+            lows = [int(block.firsts[own].min(initial=position)) for block, own in zip(blocks, kept, strict=True)]
+            lowest = min(lows, default=position)
+            if lowest >= position:
+                break
+            position = lowest
+        if not all(own.all() for own in kept):
+            for level in self._levels.values():
+                level.replace(lambda tile: self._since(tile, position))
+            self._recent = [cells.take(cells.lasts >= position) for cells in self._recent]
+            self._newest = None
+        return position
+
+    def _since(self, tile: Tile, position: int) -> Cells | None:
+        kept = tile.lasts >= position
+        return None if kept.all() else tile.cells(self.partial, kept)
+
+    def renumber(self, numbers: Ints) -> None:
+        """Group g is number numbers[g] from now on."""
+        cells = self.view()
+        self._levels, self._recent, self._newest = {}, [], None
+        self.put(_with_groups(cells, numbers[cells.groups]))
+
+
+def _with_groups(cells: Cells, groups: Ints) -> Cells:
+    return Cells(cells.starts, cells.widths, groups, cells.firsts, cells.lasts, cells.rows, cells.state)
