@@ -28,7 +28,7 @@ from penstock.cycle.folder import DataFolder
 from penstock.cycle.offset import Offset, offset_from_json
 from penstock.errors import error
 from penstock.pipeline.jobs import CYCLE_POOL, cycle_workers, history_workers, in_pool, warm_workers
-from penstock.pipeline.session import start_session
+from penstock.pipeline.session import remove_sockets, start_session
 from penstock.pipeline.source import HistorySource, PenstockSource
 from penstock.pipeline.spark_sql import run_tasks
 from penstock.services import Service
@@ -279,6 +279,7 @@ class Engine:
         except Exception as gone:
             _log.debug("while stopping the query: %s", gone)
         stop_session(self.spark)
+        remove_sockets(self._scratch)
         shutil.rmtree(self._scratch, ignore_errors=True)
 
 

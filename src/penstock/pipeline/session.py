@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import sys
+import tempfile
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,6 +27,7 @@ from penstock.pipeline.jobs import local_cores, pool_settings, register_function
 from penstock.pipeline.jvm import java_settings, launch_java, link_home, security_settings
 from penstock.settings import Settings
 
+_SOCKETS = "penstock-sockets-"
 _LOCAL = {
     # On this machine no other host needs to reach the driver; executors elsewhere do.
     "spark.driver.host": "127.0.0.1",
@@ -103,7 +106,7 @@ def start_session(settings: Settings, scratch: Path, train: Path | None = None) 
     if not settings.spark_master.startswith("local["):
         conf.update(_executor_settings(settings.spark_master))
     if settings.spark_master.startswith("local"):
-        conf.update(_LOCAL)
+        conf.update({**_LOCAL, **_socket_settings(scratch)})
     # A JVM gets its settings as arguments, which other accounts see: it gets the secret after its start.
     launch_java(conf)
     for name, value in {**conf, **security_settings(settings)}.items():
@@ -113,6 +116,39 @@ def start_session(settings: Settings, scratch: Path, train: Path | None = None) 
     remove_functions(session)
     register_functions(session)
     return session
+
+
+SOCKET_NAME_BYTES = 44
+"""What Spark adds to the path of a socket's folder."""
+_SOCKET_PATH_BYTES = 107  # of Linux
+
+
+def _socket_settings(scratch: Path) -> dict[str, str]:
+    """Unix sockets between the JVM and its Python workers: over TCP every task waits 40 ms for a delayed acknowledgement.
+
+    Their folder is private and has a short name, outside of `scratch`. A link leads to it, by which the next start removes the
+    folder of a server that was killed.
+    """
+    remove_sockets(scratch)
+    folder = tempfile.mkdtemp(prefix=_SOCKETS)
+    if len(os.fsencode(folder)) + SOCKET_NAME_BYTES > _SOCKET_PATH_BYTES:
+        os.rmdir(folder)
+        return {}
+    (scratch / "sockets").symlink_to(folder)
+    return {
+        "spark.python.unix.domain.socket.enabled": "true",
+        "spark.python.unix.domain.socket.dir": folder,
+    }
+
+
+def remove_sockets(scratch: Path) -> None:
+    """Remove the folder of sockets of a server that has ended."""
+    link = scratch / "sockets"
+    if link.is_symlink():
+        folder = link.readlink()
+        if folder.name.startswith(_SOCKETS):
+            shutil.rmtree(folder, ignore_errors=True)
+        link.unlink()
 
 
 REMOVED = (
