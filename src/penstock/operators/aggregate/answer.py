@@ -13,13 +13,15 @@ import pyarrow as pa
 from penstock.errors import PenstockError, error
 from penstock.operators.aggregate.approximate.brackets import CellSum, unsliced
 from penstock.operators.aggregate.correlated import with_inner
-from penstock.operators.aggregate.family import FamilyStore, number_groups
+from penstock.operators.aggregate.edge_rows import EdgeRows, Period
+from penstock.operators.aggregate.family import FamilyStore, number_groups, numbered
 from penstock.operators.aggregate.groups import Groups
 from penstock.operators.aggregate.history import (
     READ_ROWS,
     InPeriods,
     SliceRequest,
     ranges_with,
+    read_rows,
     slice_log,
     slice_pieces,
 )
@@ -28,10 +30,11 @@ from penstock.operators.aggregate.partials.cell_sums import CellRange, Uncovered
 from penstock.operators.aggregate.rollups.notices import RolledUpNote, note_of
 from penstock.operators.aggregate.rollups.rollup_read import RollupRange, RollupSource
 from penstock.operators.aggregate.rows import answer_table, with_values
-from penstock.operators.aggregate.shape import SECOND_US, Measure, family_of, measures_of, slice_width
+from penstock.operators.aggregate.shape import SECOND_US, Measure, family_name, family_of, measures_of, slice_width
 from penstock.operators.aggregate.slicer import SlicedFamily
 from penstock.operators.aggregate.within import loose_measures, note_doubt, read_exactly
 from penstock.operators.base.log_reader import LogReader
+from penstock.operators.base.ranges import outside
 from penstock.operators.base.row_order import sorted_rows
 from penstock.operators.base.table_answer import TableAnswer
 from penstock.operators.select.window_cut import WindowAt
@@ -104,26 +107,30 @@ class AggregateAt(TableAnswer):
             low, high = rolled.low, rolled.high
             look = replace(look, low=low, high=high, floor=max(look.floor, rolled.position))
         looked, groups = self._look(log_reader, measures, look)
-        rests: dict[UncoveredRows, list[tuple[Measure, CellSum]]] = {}
+        rests: dict[tuple[UncoveredRows, bool], list[tuple[Measure, CellSum]]] = {}
         for measure, parts_of in looked.items():
             for each in parts_of:
-                rests.setdefault(each.rest, []).append((measure, each))
-        read = [
-            (needed, sliced)
-            for rest, needed in rests.items()
-            for sliced in slice_log(
-                log_reader,
-                SliceRequest(
-                    family_of(self.plan),
-                    tuple(measure for measure, _ in needed),
-                    pane or SECOND_US,
-                    InPeriods(rest.periods, low, high),
-                ),
-                [r for positions in rest.positions for r in ranges_with(log_reader, positions, rest.periods)],
+                rests.setdefault((each.rest, each.keeps_rows), []).append((measure, each))
+        parts = {measure: [each.lines for each in parts_of] for measure, parts_of in looked.items()}
+        read: list[tuple[list[tuple[Measure, CellSum]], SlicedFamily]] = []
+        for (rest, keeps_rows), needed in rests.items():
+            edges = self._edges(log_reader, rest, groups) if keeps_rows else None
+            if edges is not None:
+                for (begin, end), edge in edges:
+                    total = edge.sum(max(low, begin), min(high, end - 1), look)
+                    if total is not None:
+                        for measure, _ in needed:
+                            parts[measure].append(total.of(measure, panes))
+                continue
+            request = SliceRequest(
+                family_of(self.plan),
+                tuple(measure for measure, _ in needed),
+                pane or SECOND_US,
+                InPeriods(rest.periods, low, high),
             )
-        ]
+            ranges = [r for positions in rest.positions for r in ranges_with(log_reader, positions, rest.periods)]
+            read += [(needed, sliced) for sliced in slice_log(log_reader, request, ranges)]
         with self.locked():
-            parts = {measure: [each.lines for each in parts_of] for measure, parts_of in looked.items()}
             for needed, sliced in read:
                 numbers = number_groups(groups, sliced)
                 for (measure, each), cells in zip(needed, sliced.cells, strict=True):
@@ -150,6 +157,33 @@ class AggregateAt(TableAnswer):
             if self.plan.is_approximate:
                 note_doubt(store.slices.said.kept, self.query_id, self.plan, whole, bool(loose))
             return answer_table(self.plan, whole, groups, min(high, at.now_us or 0))
+
+    def _edges(
+        self, log_reader: LogReader, rest: UncoveredRows, groups: Groups
+    ) -> list[tuple[Period, EdgeRows]] | None:
+        """The rows of slots that the window cuts, as far as they are not kept from the log; None: too many for this process."""
+        family, name = family_of(self.plan), family_name(family_of(self.plan))
+        with self.locked() as store:
+            cache, measures = store.slices.edges, tuple(self._family(store).measures)
+            arguments = frozenset(a for measure in measures for a in measure.arguments)
+            known = [(period, cache.of(name, period, groups, arguments)) for period in rest.periods]
+            gaps = [
+                (period, edge, gap)
+                for period, edge in known
+                for positions in rest.positions
+                for gap in outside(edge.covered, *positions)
+            ]
+        wanted = [(*each, ranges_with(log_reader, each[2], each[:1])) for each in gaps]
+        rows = sum(end - first for *_, ranges in wanted for first, end in ranges)
+        if rows > READ_ROWS or not log_reader.affords(rows):
+            return None
+        for period, edge, gap, ranges in wanted:
+            request = SliceRequest(family, measures, SECOND_US, InPeriods((period,), period[0], period[1] - 1))
+            found = list(read_rows(log_reader, request, ranges))
+            with self.locked():
+                own = [replace(part, groups=numbered(groups, part.keys)[part.groups], keys=[]) for part in found]
+                cache.add((name, period), edge, gap, own)
+        return known
 
     def _rolled_up(self, measures: tuple[Measure, ...], look: CellRange) -> RollupRange | None:
         """The part of the answer from a rollup, of readings below a log position."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from penstock.operators.aggregate import payload
 from penstock.operators.aggregate.approximate.base import Approximate
@@ -79,7 +80,7 @@ class FamilyStore:
         """The sum of the cells in a range, and the rows of the log that have to be read besides."""
         store = self.measures[measure].cells
         if isinstance(store, TileStore):
-            return [CellSum(*store.look(look, panes), NONE)]
+            return [CellSum(*store.look(look, panes), NONE, keeps_rows=True)]
         view = store.view()
         if isinstance(store.partial, Approximate):
             return look_approximately(view, store.partial, look, panes)
@@ -129,8 +130,12 @@ class FamilyStore:
 
 def number_groups(groups: Groups, sliced: SlicedFamily) -> Ints:
     """A family's numbers of the groups that were sliced."""
-    keys = list(zip(*(key.to_pylist() for key in sliced.keys), strict=True)) if sliced.keys else [()]
-    return groups.number(keys)
+    return numbered(groups, sliced.keys)
+
+
+def numbered(groups: Groups, keys: list[pa.Array]) -> Ints:
+    """A family's numbers of groups by their keys; one group without keys."""
+    return groups.number(list(zip(*(key.to_pylist() for key in keys), strict=True)) if keys else [()])
 
 
 def renumbered(cells: Cells, groups: Ints) -> Cells:

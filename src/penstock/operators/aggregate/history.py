@@ -13,7 +13,7 @@ from penstock.expr.bits import set_bits
 from penstock.expr.predicate_index import PredicateIndex
 from penstock.operators.aggregate.partials.base import Ints
 from penstock.operators.aggregate.shape import Family, Measure, columns_needed
-from penstock.operators.aggregate.slicer import Batch, SlicedFamily, slice_family
+from penstock.operators.aggregate.slicer import Batch, FamilyRows, SlicedFamily, family_rows, slice_family
 from penstock.operators.base.log_reader import LogReader, LogSource
 from penstock.operators.base.ranges import Range, joined
 
@@ -81,16 +81,30 @@ def _index_of(request: SliceRequest) -> PredicateIndex:
 
 
 def _slice(log_reader: LogReader, request: SliceRequest, index: PredicateIndex, piece: Range) -> Iterator[SlicedFamily]:
-    family, keep = request.family, request.keep
+    for batch, chosen in _batches(log_reader, request, index, piece):
+        yield slice_family(request.family, request.measures, batch, chosen, request.width)
+
+
+def read_rows(log_reader: LogReader, request: SliceRequest, positions: Sequence[Range]) -> Iterator[FamilyRows]:
+    """The rows themselves, of ranges of positions that the answer may read here."""
+    index = _index_of(request)
+    for piece in positions:
+        for batch, chosen in _batches(log_reader, request, index, piece):
+            yield family_rows(request.family, request.measures, batch, chosen)
+
+
+def _batches(
+    log_reader: LogReader, request: SliceRequest, index: PredicateIndex, piece: Range
+) -> Iterator[tuple[Batch, Ints]]:
+    """What the log has of a range, and which of its rows are wanted."""
     versions = log_reader.static.versions()
-    for start, vids, columns in log_reader.runs(*piece, columns_needed(family, request.measures)):
+    for start, vids, columns in log_reader.runs(*piece, columns_needed(request.family, request.measures)):
         matrix = index.match_matrix(columns, vids, versions)
         chosen = set_bits(matrix.words[matrix.row_of[0]])
         times = columns[TIME_COLUMN].cast(pa.int64()).to_numpy()
-        if keep is not None:
-            chosen = chosen[keep(times[chosen], chosen + start)]
-        batch = Batch(start, times, vids, columns, versions)
-        yield slice_family(family, request.measures, batch, chosen, request.width)
+        if request.keep is not None:
+            chosen = chosen[request.keep(times[chosen], chosen + start)]
+        yield Batch(start, times, vids, columns, versions), chosen
 
 
 def are_inside(times: Ints, periods: Sequence[tuple[int, int]], low: int, high: int) -> np.ndarray:

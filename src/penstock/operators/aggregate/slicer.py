@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.expr.evaluate import evaluate
-from penstock.expr.expression import columns_of
+from penstock.expr.expression import Expr, columns_of
 from penstock.operators.aggregate.partials.base import Ints
 from penstock.operators.aggregate.partials.cells import Cells
 from penstock.operators.aggregate.partials.slices import number_groups, slice_rows
@@ -30,6 +30,26 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
+class FamilyRows:
+    """Rows of a family, with their groups and the arguments of measures. `keys`: those of the groups, by their numbers."""
+
+    times: Ints
+    positions: Ints
+    groups: Ints
+    keys: list[pa.Array]
+    arguments: Mapping[Expr, pa.Array]
+
+    @property
+    def nbytes(self) -> int:
+        return 3 * self.times.nbytes + sum(int(argument.nbytes) for argument in self.arguments.values())
+
+    def take(self, chosen: np.ndarray) -> FamilyRows:
+        index = pa.array(chosen)
+        arguments = {expr: argument.take(index) for expr, argument in self.arguments.items()}
+        return FamilyRows(self.times[chosen], self.positions[chosen], self.groups[chosen], self.keys, arguments)
+
+
+@dataclass(frozen=True, slots=True)
 class SlicedFamily:
     """Cells per measure, all alike but for their state, and the keys of the groups that they number."""
 
@@ -40,7 +60,21 @@ class SlicedFamily:
 def slice_family(
     family: Family, measures: Sequence[Measure], batch: Batch, chosen: npt.NDArray[Any] | None, width: int
 ) -> SlicedFamily:
-    """AggregateCall those rows of the batch that `chosen` (ascending offsets) names; None: all."""
+    """Aggregate those rows of the batch that `chosen` (ascending offsets) names; None: all."""
+    rows = family_rows(family, measures, batch, chosen)
+    sliced = slice_rows(rows.times, rows.positions, rows.groups, width)
+    used, inverse = np.unique(sliced.groups, return_inverse=True)
+    cells = []
+    for measure in measures:
+        found = sliced.aggregate(measure.make(), [rows.arguments[a] for a in measure.arguments])
+        cells.append(Cells(found.starts, found.widths, inverse, found.firsts, found.lasts, found.rows, found.state))
+    return SlicedFamily([key.take(pa.array(used)) for key in rows.keys], cells)
+
+
+def family_rows(
+    family: Family, measures: Sequence[Measure], batch: Batch, chosen: npt.NDArray[Any] | None
+) -> FamilyRows:
+    """Those rows of the batch that `chosen` (ascending offsets) names; None: all."""
     offsets = np.arange(len(batch.times)) if chosen is None else chosen.astype(np.int64, copy=False)
     whole = len(offsets) == len(batch.times)
     columns: Mapping[str, pa.Array] = batch.columns
@@ -51,14 +85,8 @@ def slice_family(
         columns = {name: columns[name].take(index) for name in names}
     vids = batch.vids if whole else batch.vids[offsets]
     groups, keys = _groups(family, columns, vids, batch.versions)
-    sliced = slice_rows(batch.times[offsets], offsets + batch.first, groups, width)
-    used, inverse = np.unique(sliced.groups, return_inverse=True)
-    cells = []
-    for measure in measures:
-        arguments = [evaluate(a, columns, len(offsets)) for a in measure.arguments]
-        found = sliced.aggregate(measure.make(), arguments)
-        cells.append(Cells(found.starts, found.widths, inverse, found.firsts, found.lasts, found.rows, found.state))
-    return SlicedFamily([key.take(pa.array(used)) for key in keys], cells)
+    arguments = {a: evaluate(a, columns, len(offsets)) for m in measures for a in m.arguments}
+    return FamilyRows(batch.times[offsets], offsets + batch.first, groups, keys, arguments)
 
 
 def _groups(

@@ -15,6 +15,7 @@ from penstock.cycle.commit_files import ResultRow
 from penstock.cycle.folder import DataFolder
 from penstock.operators.aggregate import payload
 from penstock.operators.aggregate.answer_cache import AnswerCache
+from penstock.operators.aggregate.edge_rows import EdgeCache
 from penstock.operators.aggregate.family import FamilyStore, MeasureStore, renumbered
 from penstock.operators.aggregate.latch import LatchFamily
 from penstock.operators.aggregate.over_joins.family import ResultsFamily
@@ -41,6 +42,7 @@ class SliceStore(OperatorState):
             int, dict[Generation, ResultsFamily]
         ] = {}  # by query and generation of its join's results
         self.said = AnswerCache()
+        self.edges = EdgeCache()
         self._rows_before: dict[int, int] = {}  # how many rows a query's family had when the query was registered
 
     def define(self, query_id: int, plan: Plan, position: int) -> None:

@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap
 
-from penstock.cancellation import check
 from penstock.catalog.model import POSITION_COLUMN, TIME_COLUMN, VERSION_COLUMN, Table
 from penstock.catalog.rows import StaticRows
 from penstock.cycle.definitions import definitions_since
@@ -24,8 +23,7 @@ from penstock.operators.base.blocks import BLOCK_ROWS, Blocks
 from penstock.operators.base.open_files import OpenFiles
 from penstock.operators.base.row_budget import RowBudget, Task
 from penstock.sql.plan import SelectPlan
-from penstock.streams.log.segment_rows import read_slice
-from penstock.streams.log.segments import Segment, Slice, list_segments, lost_position, missing_file, slices
+from penstock.streams.log.segments import Segment, list_segments, lost_position, missing_file
 
 _BARE = slice_schema([])  # times and static versions alone
 TOGETHER_ROWS, TOGETHER_TIMES = 1 << 16, 8
@@ -159,17 +157,15 @@ class LogReader:
     def runs(self, first: int, end: int, wanted: set[str]) -> Iterator[tuple[int, np.ndarray, dict[str, pa.Array]]]:
         """The rows in [first, end) as (position of the first, static versions, columns by flat name)."""
         schema = slice_schema(stream_fields(self._table, sorted(wanted)))
-        pieces = slices(self.segments(), first, end)
-        if not pieces:
+        reached = [
+            (s, max(first, s.first), min(end, s.end)) for s in self.segments() if s.first < end and first < s.end
+        ]
+        if not reached:
             return
-        self._take(sum(piece.rows for piece in pieces))
-        log = pa.concat_tables([self._read_piece(piece, schema) for piece in pieces])
+        self._take(sum(high - low for _, low, high in reached))
+        log = pa.concat_tables([self._files.read(s, low - s.first, high - s.first, schema) for s, low, high in reached])
         vids = log.column(VERSION_COLUMN.name).to_numpy()
-        yield pieces[0].first, vids, flat_columns(self._table, wanted, log, vids, self.static)
-
-    def _read_piece(self, piece: Slice, schema: pa.Schema) -> pa.Table:
-        check()
-        return read_slice(piece, schema=schema)
+        yield reached[0][1], vids, flat_columns(self._table, wanted, log, vids, self.static)
 
     def require(self, blocks: Blocks | None, first: int, end: int) -> None:
         """Raise corrupt_segment where a position in [first, end) that `blocks` names (None: any) is in no file."""

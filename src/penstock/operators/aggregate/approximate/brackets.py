@@ -29,6 +29,7 @@ class CellSum:
     rest: UncoveredRows
     groups: Ints
     only: bool = False
+    keeps_rows: bool = False  # the rest are slots that the window cuts: later answers need their rows, too
 
     def of_these(self, groups: Ints) -> np.ndarray:
         """Whether rows of these groups, read from the rest, belong here."""

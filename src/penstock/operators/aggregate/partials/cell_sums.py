@@ -53,7 +53,8 @@ class Slots:
     @property
     def chosen(self) -> np.ndarray:
         """Those that count as a whole."""
-        return self.seen & ~self.cut
+        whole: np.ndarray = self.seen & ~self.cut
+        return whole
 
 
 def uncovered(slots: Sequence[Slots], look: CellRange) -> UncoveredRows:

@@ -11,7 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
-from penstock.operators.aggregate.partials.base import Ints, Mergeable, Numbers, State
+from penstock.operators.aggregate.partials.base import Ints, Mergeable, Numbers
 from penstock.operators.aggregate.partials.cell_sums import (
     CellRange,
     CombinedCells,
@@ -44,6 +44,7 @@ class Tile:
         self.groups = cells.groups.astype(np.int32)
         self.rows = _packed(cells.rows)
         self.state = {name: _packed(field, self.rows) for name, field in cells.state.items()}
+        self._sum: Cells | None = None
 
     def __len__(self) -> int:
         return len(self.groups)
@@ -68,11 +69,19 @@ class Tile:
         groups, rows = self.groups[at].astype(np.int64), self.rows[at].astype(np.int64)
         return Cells(self.slots[slot], widths, groups, self.firsts[slot], self.lasts[slot], rows, state)
 
+    def summed(self, partial: Mergeable, start: int) -> Cells:
+        """One cell per group. Only its start, its group and its state count."""
+        if self._sum is None:
+            lines = combine(self.cells(partial), partial, None)
+            nothing = np.zeros(len(lines.groups), np.int64)
+            self._sum = Cells(nothing + start, nothing, lines.groups, nothing, nothing, nothing, lines.state)
+        return self._sum
+
 
 def _packed(field: Numbers, rows: Numbers | None = None) -> Numbers:
     """The same numbers in fewer bytes: those of `rows` if they are equal, no array for zeros alone, 32 bits for small ones."""
-    if field.dtype == np.float64 and not field.any():
-        return np.broadcast_to(np.zeros(1), field.shape)  # a sum of -0.0 is 0.0
+    if field.dtype == np.float64 and not field.any() and not np.signbit(field).any():
+        return np.broadcast_to(np.zeros(1), field.shape)
     if field.dtype != np.int64:
         return field
     if rows is not None and np.array_equal(field, rows):
@@ -84,8 +93,9 @@ def _packed(field: Numbers, rows: Numbers | None = None) -> Numbers:
 class Level:
     """The tiles of one width, by time."""
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, partial: Mergeable) -> None:
         self.width = width
+        self.partial = partial
         self.tiles: dict[int, Tile] = {}  # by start, ascending
         self._slots = TILE_SLOTS[0]
 
@@ -93,23 +103,23 @@ class Level:
     def tile_us(self) -> int:
         return self.width * self._slots
 
-    def put(self, cells: Cells, partial: Mergeable) -> None:
+    def put(self, cells: Cells) -> None:
         """Merge cells of other rows in."""
-        largest = self._put(cells, partial)
+        largest = self._put(cells)
         while largest > TILE_CELLS and self._slots > 1:
             # Each merge writes a whole tile.
             self._slots = TILE_SLOTS[TILE_SLOTS.index(self._slots) + 1]
             known, self.tiles = self.tiles, {}
-            largest = max(self._put(tile.cells(partial), partial) for tile in known.values())
+            largest = max(self._put(tile.cells(self.partial)) for tile in known.values())
 
-    def _put(self, cells: Cells, partial: Mergeable) -> int:
+    def _put(self, cells: Cells) -> int:
         """The number of cells of the largest tile that was written."""
         keys = np.floor_divide(cells.starts, self.tile_us) * self.tile_us
         largest = 0
         for start in np.unique(keys).tolist():
             tile = self.tiles.get(start)
             mine = cells.take(keys == start)
-            merged = sorted_cells([mine] if tile is None else [tile.cells(partial), mine], partial)
+            merged = sorted_cells([mine] if tile is None else [tile.cells(self.partial), mine], self.partial)
             self.tiles[start] = Tile(merged)
             largest = max(largest, len(merged))
         self._order()
@@ -131,13 +141,13 @@ class Level:
 
     @cached_property
     def index(self) -> LevelIndex:
-        return LevelIndex(self)
+        return LevelIndex(self, self.partial)
 
 
 class LevelIndex:
     """The slots of all tiles of a level as arrays, and the sums of its tiles."""
 
-    def __init__(self, level: Level) -> None:
+    def __init__(self, level: Level, partial: Mergeable) -> None:
         self.tiles = list(level.tiles.values())
         self.tile_us = level.tile_us
         self.starts = list(level.tiles)
@@ -145,31 +155,41 @@ class LevelIndex:
             np.concatenate([getattr(tile, name) for tile in self.tiles]) for name in ("slots", "firsts", "lasts")
         )
         self.bounds = np.cumsum([0, *(len(tile.slots) for tile in self.tiles)])  # of the slots of each tile
+        self.partial = partial
         self._sums: Cells | None = None
         self._sum_bounds = self.bounds
 
-    def chosen_cells(self, chosen: np.ndarray, partial: Mergeable, pane: int | None) -> Iterator[Cells]:
+    def chosen_cells(self, chosen: np.ndarray, pane: int | None) -> Iterator[Cells]:
         """The cells of chosen slots; where every slot of a tile is chosen, its sums. No sum is of two panes."""
         whole = np.logical_and.reduceat(chosen, self.bounds[:-1])
         some = np.logical_or.reduceat(chosen, self.bounds[:-1])
         if pane is not None and pane % self.tile_us:
             whole[:] = False
         if whole.any():
-            yield self._summed(whole, partial)
+            yield self._summed(whole)
         for place in np.flatnonzero(some & ~whole).tolist():
-            yield self.tiles[place].cells(partial, chosen[self.bounds[place] : self.bounds[place + 1]])
+            yield self.tiles[place].cells(self.partial, chosen[self.bounds[place] : self.bounds[place + 1]])
 
-    def _summed(self, tiles: np.ndarray, partial: Mergeable) -> Cells:
+    def _summed(self, tiles: np.ndarray) -> Cells:
         """One cell per group of each tile that a mask chooses."""
         if self._sums is None:
-            pairs = zip(self.tiles, self.starts, strict=True)
-            found = [sum_cells(tile.cells(partial), partial, start) for tile, start in pairs]
+            found = [tile.summed(self.partial, start) for tile, start in zip(self.tiles, self.starts, strict=True)]
             self._sums, self._sum_bounds = concat_cells(found), np.cumsum([0, *map(len, found)])
         return self._sums.take(np.repeat(tiles, np.diff(self._sum_bounds)))
 
-    def nbytes(self, partial: Mergeable) -> int:
-        sums = self._sums
-        return 3 * self.slots.nbytes + (0 if sums is None else 6 * sums.starts.nbytes + partial.nbytes(sums.state))
+    @cached_property
+    def _tile_bytes(self) -> int:
+        return sum(tile.nbytes(self.partial) for tile in self.tiles) + 3 * self.slots.nbytes
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the tiles and of what is kept beside them."""
+        # Sums are there twice: of each tile, and side by side.
+        return self._tile_bytes + (0 if self._sums is None else 2 * bytes_of(self._sums, self.partial))
+
+    @cached_property
+    def kept(self) -> int:
+        return sum(self.partial.kept(tile.state) for tile in self.tiles)
 
 
 def sorted_cells(parts: list[Cells], partial: Mergeable) -> Cells:
@@ -192,11 +212,8 @@ def sorted_cells(parts: list[Cells], partial: Mergeable) -> Cells:
     return merged
 
 
-def sum_cells(cells: Cells, partial: Mergeable, start: int) -> Cells:
-    """One cell per group. Only its start, its group and its state count."""
-    lines = combine(cells, partial, None)
-    nothing = np.zeros(len(lines.groups), np.int64)
-    return Cells(nothing + start, nothing, lines.groups, nothing, nothing, nothing, lines.state)
+def bytes_of(cells: Cells, partial: Mergeable) -> int:
+    return 6 * cells.starts.nbytes + partial.nbytes(cells.state)
 
 
 class TileStore:
@@ -215,24 +232,27 @@ class TileStore:
         for level in self._levels.values():
             yield from level.tiles.values()
 
+    def _blocks(self) -> list[Tile | Cells]:
+        return [*self._tiles(), *self._recent]
+
     @property
     def nbytes(self) -> int:
-        tiles = sum(tile.nbytes(self.partial) for tile in self._tiles())
-        sums = sum(level.index.nbytes(self.partial) for level in self._levels.values())
-        recent = sum(6 * cells.starts.nbytes + self.partial.nbytes(cells.state) for cells in self._recent)
-        return tiles + sums + recent
+        recent = sum(bytes_of(cells, self.partial) for cells in self._recent)
+        return recent + sum(level.index.nbytes for level in self._levels.values())
 
     @property
     def kept(self) -> int:
         """How many values its partial keeps one by one."""
-        return sum(self.partial.kept(block.state) for block in (*self._tiles(), *self._recent))
+        recent = sum(self.partial.kept(cells.state) for cells in self._recent)
+        return recent + sum(level.index.kept for level in self._levels.values())
 
     def view(self) -> Cells:
         """All cells."""
         return concat_cells([no_cells(self.partial), *(t.cells(self.partial) for t in self._tiles()), *self._recent])
 
     def used_groups(self) -> Ints:
-        return np.unique(np.concatenate([[], *(block.groups for block in (*self._tiles(), *self._recent))])).astype(np.int64)
+        groups = [block.groups for block in self._blocks()]
+        return np.unique(np.concatenate(groups)).astype(np.int64) if groups else np.empty(0, np.int64)
 
     def put(self, cells: Cells) -> None:
         """Fold in cells of other rows."""
@@ -250,8 +270,8 @@ class TileStore:
         cells = concat_cells(self._recent[:count])
         del self._recent[:count]
         for width in np.unique(cells.widths).tolist():
-            level = self._levels.setdefault(width, Level(width))
-            level.put(cells.take(cells.widths == width), self.partial)
+            level = self._levels.setdefault(width, Level(width, self.partial))
+            level.put(cells.take(cells.widths == width))
 
     def _recent_cells(self) -> Cells:
         if self._newest is None:
@@ -260,14 +280,14 @@ class TileStore:
 
     def look(self, look: CellRange, panes: Panes | None) -> tuple[CombinedCells, UncoveredRows]:
         """The sum of the cells that lie wholly inside a range, and the rows of the log that have to be read besides."""
-        levels = [level.index for level in self._levels.values() if level.tiles]
+        levels = [level.index for level in self._levels.values()]
         newest = self._recent_cells()
         looks = [Slots.seen_by(look, newest.starts, newest.widths, newest.firsts, newest.lasts)]
         looks += [Slots.seen_by(look, i.slots, i.tiles[0].width, i.firsts, i.lasts) for i in levels]
         rest = uncovered(looks, look)
         chosen = [no_cells(self.partial), newest.take(looks[0].chosen)]
         for index, slots in zip(levels, looks[1:], strict=True):
-            chosen += index.chosen_cells(slots.chosen, self.partial, look.pane)
+            chosen += index.chosen_cells(slots.chosen, look.pane)
         return combine(concat_cells(chosen), self.partial, panes), rest
 
     def forget_below(self, position: int) -> int:
@@ -275,7 +295,7 @@ class TileStore:
 
         A slot with rows on both sides stays, and with it everything down to its first row.
         """
-        blocks = [*self._tiles(), *self._recent]
+        blocks = self._blocks()
         while True:
             kept = [block.lasts >= position for block in blocks]
             lows = [int(block.firsts[own].min(initial=position)) for block, own in zip(blocks, kept, strict=True)]
@@ -286,6 +306,7 @@ class TileStore:
         if not all(own.all() for own in kept):
             for level in self._levels.values():
                 level.replace(lambda tile: self._since(tile, position))
+            self._levels = {width: level for width, level in self._levels.items() if level.tiles}
             self._recent = [cells.take(cells.lasts >= position) for cells in self._recent]
             self._newest = None
         return position
