@@ -115,6 +115,10 @@ class Settings:
         7.0, "Every file is read once in so many days and its checksum compared, at most 10 MB a second; 0 means never."
     )
     cycles_keep: int = _setting(1000, "Committed cycles that a subscriber can go back to.")
+    subscribers_budget: float = _setting(
+        0.25,
+        "Share of one processor for the events of aggregates; beyond it a subscriber gets one event for several cycles.",
+    )
     spark_query_budget: float = _setting(0.25, "Share of time that Spark SQL may use to evaluate standing queries.")
     result_max_rows: int = _setting(1_000_000, "Most rows that one answer holds; a larger one is an error.")
     statement_timeout_s: int = _setting(

@@ -31,6 +31,7 @@ ANSWER = pa.table({"location": ["north gate", "pier"], "ppm": [37.5, 41.0]})
 
 class FakeSubscription:
     cycle = 0  # everything up to it was given; pings carry it
+    may_skip_cycles = False
 
     def __init__(self, database: FakeDatabase, name: str, cycle: int) -> None:
         self.name = name
@@ -55,6 +56,9 @@ class FakeSubscription:
 
     def on_ready(self, callback: Callable[[], None]) -> None:
         self._callbacks.append(callback)
+
+    def skip_cycles(self) -> None:
+        raise AssertionError("its subscriber receives every cycle")
 
     def call_back(self) -> None:
         for callback in self._callbacks:

@@ -31,6 +31,13 @@ class Subscription(Protocol):
 
     def on_ready(self, callback: Callable[[], None]) -> None: ...
 
+    @property
+    def may_skip_cycles(self) -> bool:
+        """Whether `skip_cycles` has an effect."""
+
+    def skip_cycles(self) -> None:
+        """Have the next event tell the change since the last one at the newest cycle, without the cycles in between."""
+
     def close(self) -> None: ...
 
 
@@ -53,6 +60,7 @@ class SelectSubscription:
         self._inside: Ids = np.empty(0, np.int64)  # kept for changes only
         self._from_cycle = from_cycle
         self._rested = False
+        self._skips = False
         last = standing.feed.last()
         if from_cycle is not None and last is not None and from_cycle <= last.cycle + 1:
             self._begin_at(from_cycle)
@@ -61,6 +69,13 @@ class SelectSubscription:
         self._callbacks.append(callback)
         self._feed.listen(callback)
         callback()
+
+    @property
+    def may_skip_cycles(self) -> bool:
+        return self._before is not None and self._before.may_skip_cycles
+
+    def skip_cycles(self) -> None:
+        self._skips = self.may_skip_cycles
 
     def _is_closed(self) -> bool:
         return self._closed or self._feed.closed
@@ -142,11 +157,11 @@ class SelectSubscription:
             self._standing.check_failed(self._name)
             if self._standing.is_resting(self._name):
                 return None
-            if not self._rested:
+            if not self._rested and not self._skips:
                 self._feed.mark(before.cycle + 1)  # a reader that is too slow gets an error
             # While it rested there were no answers; all that came meanwhile comes with the first one.
-            cycle = self._standing.next_answer(before.query_id, before.cycle)
-            self._rested = False
+            cycle = None if self._skips else self._standing.next_answer(before.query_id, before.cycle)
+            self._rested = self._skips = False
             held = self._standing.held(self._name, cycle)
             if held.operator != before.operator:
                 raise answered_otherwise(held.cycle)

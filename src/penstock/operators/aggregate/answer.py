@@ -71,6 +71,11 @@ class AggregateAt(TableAnswer):
     def floors(self) -> tuple[int, ...]:
         return (self.instant.floor,)
 
+    @property
+    def may_skip_cycles(self) -> bool:
+        """Not with HAVING: a group that passes it for a moment is an alarm."""
+        return self.plan.having is None
+
     def answer(self) -> pa.Table:
         if self._answer is None and self.plan.is_approximate:
             # Cells grow wider meanwhile and sketches draw lots, so an approximate answer is given once.

@@ -38,6 +38,11 @@ class AnswerAt(Protocol):
         ...
 
     @property
+    def may_skip_cycles(self) -> bool:
+        """Whether a subscriber misses nothing but older values if it is told the change over several cycles at once."""
+        ...
+
+    @property
     def floors(self) -> tuple[int, ...]:
         """Where retention had come, if the rows of ids depend on it beside the cycle."""
         ...

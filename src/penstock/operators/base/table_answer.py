@@ -28,6 +28,10 @@ class TableAnswer(ABC):
     def stands_for(self) -> int:
         return self.cycle
 
+    @property
+    def may_skip_cycles(self) -> bool:
+        return False
+
     @abstractmethod
     def answer(self) -> pa.Table: ...
 

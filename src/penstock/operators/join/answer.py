@@ -64,6 +64,10 @@ class JoinAt:
         return self.cycle
 
     @property
+    def may_skip_cycles(self) -> bool:
+        return False
+
+    @property
     def floors(self) -> tuple[int, ...]:
         return ()
 

@@ -51,6 +51,10 @@ class SelectAt:
         return self.cycle
 
     @property
+    def may_skip_cycles(self) -> bool:
+        return False
+
+    @property
     def now_us(self) -> int | None:
         return self.instant.now_us
 

@@ -7,6 +7,7 @@ about the server itself have pools of their own: a slow SELECT must not hold up 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -33,6 +34,9 @@ STREAM_THREADS = 16
 # Unpacking and parsing of bodies; another pool takes their rows.
 DECODE_THREADS = 2
 WAITING_MAX = 1_000
+# After a quiet time, so much work goes on without a pause.
+BURST_S = 0.1
+LEAST_SHARE = 0.01
 # What statements and definitions of one user that run or wait take together; a larger one has to be the only one.
 CALLS_MAX_BYTES = 64 << 20
 # Smaller ones are bounded by their number: CANCEL STATEMENT has to get through.
@@ -99,6 +103,21 @@ class Shares:
         finally:
             self._calls[owner] -= 1
             self._bytes[owner] -= size
+
+
+class Pace:
+    """Keeps work that is done again and again to a share of one processor. Called by the event loop alone."""
+
+    def __init__(self, share: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._share = max(share, LEAST_SHARE)
+        self._clock = clock
+        self._free_s = 0.0
+
+    def pause_s(self, spent_s: float) -> float:
+        """How long the work that has just taken so much processor time waits before it is done again."""
+        now_s = self._clock()
+        self._free_s = max(self._free_s, now_s - BURST_S) + spent_s / self._share
+        return max(0.0, self._free_s - now_s)
 
 
 class Workers:

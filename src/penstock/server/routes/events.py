@@ -11,8 +11,9 @@ threads fetches and encodes it. A slow reader is held back by its own connection
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -105,6 +106,14 @@ class SubscriberPlace:
         assert self._subscription is not None
         self._subscription.on_ready(callback)
 
+    @property
+    def may_skip_cycles(self) -> bool:
+        return self._subscription is not None and self._subscription.may_skip_cycles
+
+    def skip_cycles(self) -> None:
+        assert self._subscription is not None
+        self._subscription.skip_cycles()
+
     def close(self) -> None:
         if not self._closed:
             self._closed = True
@@ -176,7 +185,7 @@ async def stream_events(
     loop = asyncio.get_running_loop()
     wake = asyncio.Event()
     closing = context.lifecycle.closing
-    pause_s = PING_S if ping_s is None else ping_s
+    ping_s = PING_S if ping_s is None else ping_s
     context.counters.subscribers += 1
     closed = asyncio.ensure_future(closing.wait())
     closed.add_done_callback(lambda _: wake.set())
@@ -189,13 +198,18 @@ async def stream_events(
             # A caller that may not sign in any more gets no more events.
             context.caller()
             wake.clear()
-            frame = await context.workers.stream.run(_next_frame, subscription, framing)
+            frame, spent_s = await context.workers.stream.run(_next_frame, subscription, framing)
             if frame is not None:
                 yield frame
                 last = loop.time()
+            if subscription.may_skip_cycles and (pause_s := context.pace.pause_s(spent_s)):
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(closing.wait(), pause_s)
+                subscription.skip_cycles()
+            if frame is not None:
                 continue
             try:
-                async with asyncio.timeout_at(last + pause_s):
+                async with asyncio.timeout_at(last + ping_s):
                     await wake.wait()
             except TimeoutError:
                 yield framing.ping(subscription.cycle)
@@ -214,6 +228,8 @@ async def stream_events(
 
 
 def _wake(loop: asyncio.AbstractEventLoop, wake: asyncio.Event) -> None:
+    if wake.is_set():
+        return
     try:
         loop.call_soon_threadsafe(wake.set)
     except RuntimeError:
@@ -221,10 +237,15 @@ def _wake(loop: asyncio.AbstractEventLoop, wake: asyncio.Event) -> None:
         return
 
 
-def _next_frame(subscription: Subscription, framing: Framing) -> bytes | None:
+def _next_frame(subscription: Subscription, framing: Framing) -> tuple[bytes | None, float]:
+    """The next event, None where there is none, and the processor time that it took."""
+    began_s = time.thread_time()
     event = subscription.next(0)
-    if event is None:
-        return None
+    frame = None if event is None else _encoded(event, framing)
+    return frame, time.thread_time() - began_s
+
+
+def _encoded(event: Event, framing: Framing) -> bytes:
     frame = event.encoded.get(framing)
     if frame is None:
         frame = framing.rows(event)

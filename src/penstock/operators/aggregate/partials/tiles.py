@@ -28,7 +28,7 @@ TILE_SLOTS = (60, 10, 1)
 TILE_CELLS = 1 << 18
 RECENT = 16
 """So many of the last batches of cells stay apart."""
-RECENT_CELLS = 1 << 16
+RECENT_CELLS = 1 << 14
 _SMALL = np.iinfo(np.int32)
 
 
@@ -260,10 +260,10 @@ class TileStore:
             return
         self._newest = None
         self._recent.append(cells)
-        if sum(map(len, self._recent)) > RECENT_CELLS:
-            self._fold(len(self._recent))
-        elif len(self._recent) >= 2 * RECENT:
-            self._fold(len(self._recent) - RECENT)
+        sizes = np.cumsum([len(batch) for batch in reversed(self._recent)])
+        if len(sizes) > 2 * RECENT or sizes[-1] > RECENT_CELLS:
+            # The newest ones stay, but no more than half of the cells that may.
+            self._fold(len(sizes) - min(RECENT, int(np.searchsorted(sizes, RECENT_CELLS // 2, side="right"))))
 
     def _fold(self, count: int) -> None:
         """Move the oldest batches into tiles."""

@@ -1,0 +1,93 @@
+"""Subscribers of aggregates share a budget of processor time; what they miss are older values only."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from penstock.server.http.thread_pools import BURST_S, Pace
+from penstock.views.results import Event
+from tests.support.pipe import Pipe
+
+AVERAGE = "CREATE QUERY mean AS SELECT place, AVG(value) AS v FROM probes GROUP BY place BEGIN (NOW - 1 HOUR) END (NOW)"
+
+
+def test_work_within_its_share_is_never_paused() -> None:
+    now = 1000.0
+    pace = Pace(0.25, lambda: now)
+    for _ in range(1000):
+        assert pace.pause_s(0.001) == 0.0
+        now += 0.0041
+
+
+def test_work_beyond_its_share_waits_until_the_share_is_kept() -> None:
+    now, spent = 100.0, 0.0
+    pace = Pace(0.25, lambda: now)
+    for _ in range(1000):
+        spent += 0.002
+        now += pace.pause_s(0.002)
+    assert spent / (now - 100.0) == pytest.approx(0.25, rel=0.1)
+
+
+def test_a_quiet_time_earns_no_more_than_a_short_burst() -> None:
+    now = 0.0
+    pace = Pace(0.5, lambda: now)
+    now = 10_000.0
+    assert pace.pause_s(BURST_S / 2) == 0.0
+    assert pace.pause_s(BURST_S / 2) > 0.0
+
+
+def replayed(events: list[Event]) -> Counter[tuple[Any, ...]]:
+    rows: Counter[tuple[Any, ...]] = Counter()
+    for event in events:
+        for row in event.table.to_pylist():
+            rows[row["place"], row["v"]] += 1 if row["op"] == "+" else -1
+    return +rows
+
+
+def test_a_subscriber_that_skips_cycles_receives_the_net_change(pipes: Callable[..., Pipe]) -> None:
+    pipe = pipes()
+    pipe.probes()
+    pipe.db.execute(AVERAGE)
+    pipe.push(1.0)
+    pipe.engine.drain()
+    every, some = (pipe.db.subscribe("mean", None, True) for _ in range(2))
+    heard: dict[str, list[Event]] = {"every": [], "some": []}
+    for round_ in range(12):
+        pipe.push(float(round_), 5.0 * round_, sensor=1 + round_ % 2)
+        pipe.engine.drain()
+        while (event := every.next(0)) is not None:
+            heard["every"].append(event)
+        if round_ % 4 == 3:
+            some.skip_cycles()
+            event = some.next(0)
+            assert event is not None
+            heard["some"].append(event)
+            assert some.next(0) is None and some.may_skip_cycles
+            assert replayed(heard["some"]) == replayed(heard["every"])
+    assert len(heard["some"]) == 3 < len(heard["every"])
+    assert [event.cycle for event in heard["some"]] == sorted({event.cycle for event in heard["some"]})
+
+
+def test_rows_and_alarms_are_never_skipped(pipes: Callable[..., Pipe]) -> None:
+    pipe = pipes()
+    pipe.probes()
+    pipe.db.execute("CREATE QUERY hot AS SELECT value FROM probes WHERE value > 1 BEGIN (NOW - 1 HOUR) END (NOW)")
+    pipe.db.execute(AVERAGE.replace("mean", "over").replace("GROUP BY place", "GROUP BY place HAVING AVG(value) > 10"))
+    pipe.push(20.0)
+    pipe.engine.drain()
+    for name in ("hot", "over"):
+        subscription = pipe.db.subscribe(name)
+        assert subscription.next(0) is not None
+        assert not subscription.may_skip_cycles
+        for value in (0.0, 30.0, 40.0):
+            pipe.push(value)
+            pipe.engine.drain()
+        subscription.skip_cycles()
+        cycles = []
+        while (event := subscription.next(0)) is not None:
+            cycles.append(event.cycle)
+        assert len(cycles) >= 2
