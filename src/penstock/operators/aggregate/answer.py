@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -104,7 +103,7 @@ class AggregateAt(TableAnswer):
         span, at = self.instant.range(), self.instant
         low, high = span if span is not None else (0, -1)
         panes = self.plan.panes
-        pane = math.gcd(panes.width, panes.step) if panes is not None else None
+        pane = panes.pane if panes is not None else None
         look = CellRange(low, high, at.floor, at.head if span is not None else at.floor, pane)
         measures = measures_of(self.plan)
         rolled = self._rolled_up(measures, look)

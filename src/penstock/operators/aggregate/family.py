@@ -42,6 +42,12 @@ class FamilyStore:
         self.measures: dict[Measure, MeasureStore] = {}
         self.rows = 0
 
+    def keep_panes(self, measure: Measure, panes: Panes | None) -> None:
+        """A query with panes uses a measure: if its cells are too wide for them, the log is sliced again."""
+        cells = self.measures[measure].cells
+        if panes is not None and isinstance(cells, TileStore) and not cells.keep_panes(panes.pane):
+            self.give_up(measure)
+
     def missing(self, measures: tuple[Measure, ...], first: int, head: int) -> list[tuple[Range, list[Measure]]]:
         """Ranges of the log that some of the measures do not cover yet."""
         found: dict[Range, list[Measure]] = {}
@@ -63,7 +69,8 @@ class FamilyStore:
             known.covered = joined([*known.covered, gap])
 
     def fold(self, told: payload.CellBatch) -> None:
-        numbers = self.groups.number(told.keys())
+        groups, keys = told.groups()
+        numbers = numbered(self.groups, keys)[groups]
         for measure, known in self.measures.items():
             name = measure_name(measure)
             if name not in told.measures:
@@ -106,7 +113,10 @@ class FamilyStore:
 
     def give_up(self, measure: Measure) -> None:
         """Forget a measure's cells."""
-        self.measures[measure].cells, self.measures[measure].covered = self.new_cells(measure), ()
+        known, cells = self.measures[measure], self.new_cells(measure)
+        if isinstance(cells, TileStore) and isinstance(known.cells, TileStore):
+            cells.keep_panes(known.cells.pane_us)
+        known.cells, known.covered = cells, ()
 
     def doubt(self, measure: Measure) -> None:
         """Something failed while rows were read: everything is sliced again."""

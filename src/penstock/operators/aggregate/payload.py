@@ -10,8 +10,9 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
-from penstock.operators.aggregate.partials.base import Mergeable, State
+from penstock.operators.aggregate.partials.base import Ints, Mergeable, State
 from penstock.operators.aggregate.partials.cells import Cells
+from penstock.operators.aggregate.partials.slices import number_groups
 
 Ranges = Sequence[tuple[int, int]]
 _PARTS = ("starts", "widths", "firsts", "lasts", "rows")
@@ -19,7 +20,7 @@ _PARTS = ("starts", "widths", "firsts", "lasts", "rows")
 
 @dataclass(frozen=True, slots=True)
 class CellBatch:
-    """A decoded payload: cells of one family, their log ranges, and the groups' keys, one tuple per cell."""
+    """A decoded payload: cells of one family, their log ranges, and the keys of their groups."""
 
     family: str
     measures: list[str]
@@ -27,11 +28,10 @@ class CellBatch:
     table: pa.Table
     about: dict[str, Any]  # what else a snapshot holds of the family
 
-    def keys(self) -> list[tuple[object, ...]]:
-        names = [n for n in self.table.column_names if n.startswith("key.")]
-        if not names:
-            return [()] * self.table.num_rows
-        return list(zip(*(self.table.column(n).to_pylist() for n in names), strict=True))
+    def groups(self) -> tuple[Ints, list[pa.Array]]:
+        """The group of each cell, counted from 0, and the keys of the groups."""
+        keys = [self.table.column(n).combine_chunks() for n in self.table.column_names if n.startswith("key.")]
+        return number_groups(keys, self.table.num_rows)
 
     def cells(self, measure: str, partial: Mergeable, groups: np.ndarray) -> Cells:
         """The cells of one measure, with the reader's own numbers of the groups."""

@@ -60,6 +60,7 @@ class SliceStore(OperatorState):
             for measure in measures_of(each):
                 if measure not in family.measures:
                     family.measures[measure] = MeasureStore(family.new_cells(measure))
+                family.keep_panes(measure, each.panes)
                 family.measures[measure].users.add(query_id)
         if plan is None:
             self._plans.pop(query_id, None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -122,7 +121,7 @@ class NewestRowsAt(AggregateAt):
         assert isinstance(window, RowsWindow)
         positions = newest_counted(self.counted, self.instant, window, log_reader, self.static).positions
         panes, groups, measures = self.plan.panes, Groups(), measures_of(self.plan)
-        width = math.gcd(panes.width, panes.step) if panes is not None else SECOND_US
+        width = panes.pane if panes is not None else SECOND_US
         parts = {m: [combine(no_cells(m.make()), m.make(), panes)] for m in measures}
         request = SliceRequest(family_of(self.plan), measures, width, AtPositions(positions))
         for sliced in slice_log(log_reader, request, _pieces(np.sort(positions))):

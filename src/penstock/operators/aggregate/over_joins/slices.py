@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -84,6 +83,5 @@ def pane_starts(times: Ints, panes: Panes | None) -> Ints:
     """Where the stretch begins of which panes consist and in which a time lies."""
     if panes is None:
         return np.zeros(len(times), np.int64)
-    width = math.gcd(panes.width, panes.step)
-    starts: Ints = np.floor_divide(times, width) * width
+    starts: Ints = np.floor_divide(times, panes.pane) * panes.pane
     return starts

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -110,6 +111,11 @@ class Panes:
 
     width: int
     step: int
+
+    @property
+    def pane(self) -> int:
+        """The longest time of which every window has all or nothing."""
+        return math.gcd(self.width, self.step)
 
     def of(self, starts: Ints) -> tuple[Ints, Ints]:
         """Which cells (as indices) are in which windows (by their start)."""

@@ -2,11 +2,16 @@
 
 A *slot* is the time of one slice. A tile never changes: cells that come for it make a new one. The cells of the last commits
 stay apart, as they came: so an answer at one of the last cycles can leave out the rows that came after it.
+
+Where readings are few, slots grow wide: an older tile with few rows becomes one slot of the next level. Where an edge of a window
+cuts that slot, so few rows are soon read (`edge_rows`). So sensors that send once a minute have cells of an hour.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -29,6 +34,9 @@ TILE_CELLS = 1 << 18
 RECENT = 16
 """So many of the last batches of cells stay apart."""
 RECENT_CELLS = 1 << 14
+SLOT_ROWS = 1 << 14
+"""A slot is made as wide as a tile while it has no more rows than this: so many are read where a window cuts it."""
+SLOT_MAX_US = 3_600_000_000
 _SMALL = np.iinfo(np.int32)
 
 
@@ -69,12 +77,15 @@ class Tile:
         groups, rows = self.groups[at].astype(np.int64), self.rows[at].astype(np.int64)
         return Cells(self.slots[slot], widths, groups, self.firsts[slot], self.lasts[slot], rows, state)
 
-    def summed(self, partial: Mergeable, start: int) -> Cells:
-        """One cell per group. Only its start, its group and its state count."""
+    def summed(self, partial: Mergeable, start: int, width: int) -> Cells:
+        """One cell per group, for the whole time of the tile."""
         if self._sum is None:
-            lines = combine(self.cells(partial), partial, None)
-            nothing = np.zeros(len(lines.groups), np.int64)
-            self._sum = Cells(nothing + start, nothing, lines.groups, nothing, nothing, nothing, lines.state)
+            cells = self.cells(partial)
+            lines = combine(cells, partial, None)
+            rows = np.bincount(cells.groups, cells.rows)[lines.groups].astype(np.int64)
+            same = (np.full(len(rows), value) for value in (start, width, self.firsts.min(), self.lasts.max()))
+            starts, widths, firsts, lasts = same
+            self._sum = Cells(starts, widths, lines.groups, firsts, lasts, rows, lines.state)
         return self._sum
 
 
@@ -125,6 +136,18 @@ class Level:
         self._order()
         return largest
 
+    def take_sparse(self, before: int) -> list[Cells]:
+        """Take out the tiles that end before a time and have few rows, each as one slot."""
+        sparse = {
+            start: tile.summed(self.partial, start, self.tile_us)
+            for start, tile in self.tiles.items()
+            if start + self.tile_us <= before and int(tile.rows.sum()) <= SLOT_ROWS
+        }
+        if sparse:
+            self.tiles = {start: tile for start, tile in self.tiles.items() if start not in sparse}
+            self._order()
+        return list(sparse.values())
+
     def replace(self, change: Callable[[Tile], Cells | None]) -> None:
         """Make each tile anew of the cells that `change` gives; None: it stays as it is."""
         for start, tile in list(self.tiles.items()):
@@ -173,7 +196,8 @@ class LevelIndex:
     def _summed(self, tiles: np.ndarray) -> Cells:
         """One cell per group of each tile that a mask chooses."""
         if self._sums is None:
-            found = [tile.summed(self.partial, start) for tile, start in zip(self.tiles, self.starts, strict=True)]
+            pairs = zip(self.tiles, self.starts, strict=True)
+            found = [tile.summed(self.partial, start, self.tile_us) for tile, start in pairs]
             self._sums, self._sum_bounds = concat_cells(found), np.cumsum([0, *map(len, found)])
         return self._sums.take(np.repeat(tiles, np.diff(self._sum_bounds)))
 
@@ -224,6 +248,15 @@ class TileStore:
         self._levels: dict[int, Level] = {}
         self._recent: list[Cells] = []
         self._newest: Cells | None = None  # those of `_recent` as one
+        self.pane_us = 0  # no slot is of two panes of this width; 0: there are none
+
+    def keep_panes(self, width_us: int) -> bool:
+        """Have no slot be of two panes of this width from now on; False where one is already."""
+        self.pane_us = math.gcd(self.pane_us, width_us)
+        return all(self._fits(width) for width in self._levels)
+
+    def _fits(self, width: int) -> bool:
+        return self.pane_us % width == 0
 
     def __len__(self) -> int:
         return sum(map(len, self._tiles())) + sum(map(len, self._recent))
@@ -269,9 +302,46 @@ class TileStore:
         """Move the oldest batches into tiles."""
         cells = concat_cells(self._recent[:count])
         del self._recent[:count]
+        newest = int(cells.starts.max())
         for width in np.unique(cells.widths).tolist():
-            level = self._levels.setdefault(width, Level(width, self.partial))
-            level.put(cells.take(cells.widths == width))
+            for part in self._widened(cells.take(cells.widths == width), width, newest):
+                self._level(int(part.widths[0])).put(part)
+        self._widen(newest)
+
+    def _level(self, width: int) -> Level:
+        return self._levels.setdefault(width, Level(width, self.partial))
+
+    def _widened(self, cells: Cells, width: int, newest: int) -> Iterator[Cells]:
+        """Cells of one width in slots as wide as they may be, before there are any tiles of them: a long history at once."""
+        wider = width * TILE_SLOTS[0]
+        if not self._may_be(wider):
+            yield cells
+            return
+        starts = np.floor_divide(cells.starts, wider) * wider
+        _, at = np.unique(starts, return_inverse=True)
+        sparse = (np.bincount(at, cells.rows) <= SLOT_ROWS)[at] & (starts + 2 * wider <= newest)
+        if not sparse.all():
+            yield cells.take(~sparse)
+        if sparse.any():
+            chosen = cells.take(sparse)
+            wide = replace(chosen, starts=starts[sparse], widths=np.full(len(chosen), wider))
+            yield from self._widened(sorted_cells([wide], self.partial), wider, newest)
+
+    def _widen(self, newest: int) -> None:
+        """Make one slot of each tile with few rows that has passed."""
+        for width in sorted(self._levels):
+            level = self._levels[width]
+            while level.tile_us > level.width and self._may_be(level.tile_us):
+                sparse = level.take_sparse(newest - level.tile_us)
+                if not level.tiles:
+                    del self._levels[level.width]
+                if not sparse:
+                    break
+                level = self._level(level.tile_us)
+                level.put(concat_cells(sparse))
+
+    def _may_be(self, width: int) -> bool:
+        return width <= SLOT_MAX_US and self._fits(width)
 
     def _recent_cells(self) -> Cells:
         if self._newest is None:
@@ -319,8 +389,4 @@ class TileStore:
         """Group g is number numbers[g] from now on."""
         cells = self.view()
         self._levels, self._recent, self._newest = {}, [], None
-        self.put(_with_groups(cells, numbers[cells.groups]))
-
-
-def _with_groups(cells: Cells, groups: Ints) -> Cells:
-    return Cells(cells.starts, cells.widths, groups, cells.firsts, cells.lasts, cells.rows, cells.state)
+        self.put(replace(cells, groups=numbers[cells.groups]))

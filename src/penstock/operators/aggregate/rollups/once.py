@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -40,7 +39,7 @@ class OneShotAggregateAt(AggregateAt):
         self, log_reader: LogReader, measures: tuple[Measure, ...], look: CellRange
     ) -> tuple[dict[Measure, list[CellSum]], Groups]:
         panes, groups = self.plan.panes, Groups()
-        width = slice_width(panes) if panes is None else math.gcd(panes.width, panes.step)
+        width = slice_width(panes) if panes is None else panes.pane
         parts = {m: [combine(no_cells(m.make()), m.make(), panes)] for m in measures}
         keep = InPeriods(((-FOREVER, FOREVER),), look.low, look.high)
         positions = log_reader.ranges(look.floor, look.head, look.low, look.high)
