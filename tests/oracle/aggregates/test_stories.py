@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from penstock.operators.aggregate import edge_rows
+from penstock.operators.aggregate.partials import tiles
 from tests.oracle.aggregates.rig import Rig
 
 # Of the first ten, these run every line of our code that any of them runs.
@@ -16,10 +18,25 @@ SEEDS = range(400) if os.environ.get("PENSTOCK_SOAK") else (0, 2, 3, 4, 5, 8, 19
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_every_answer_is_what_all_rows_say(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rig = Rig(tmp_path, seed, monkeypatch)
+    assert answers_compared(Rig(tmp_path, seed, monkeypatch)) > 20
+
+
+@pytest.mark.parametrize("seed", range(1000, 1100) if os.environ.get("PENSTOCK_SOAK") else (1001, 1011, 1037))
+def test_cells_of_every_width_say_the_same(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Little stays apart, tiles are small and are widened at once, and the rows of cut slots are soon dropped again."""
+    monkeypatch.setattr(tiles, "RECENT", seed % 3)
+    monkeypatch.setattr(tiles, "TILE_CELLS", (5, 1 << 18)[seed % 2])
+    monkeypatch.setattr(tiles, "TILE_SLOTS", ((2, 1), (60, 10, 1), (10, 5, 1))[seed % 3])
+    monkeypatch.setattr(tiles, "SLOT_ROWS", (3, 40, 1 << 20)[seed // 3 % 3])
+    monkeypatch.setattr(edge_rows, "MOST_BYTES", (500, 1 << 20)[seed // 2 % 2])
+    assert answers_compared(Rig(tmp_path, seed, monkeypatch)) > 5
+
+
+def answers_compared(rig: Rig) -> int:
+    """Run a whole story."""
     rig.create()
     for _ in range(120):
         rig.step()
     rig.finish()
-    assert rig.compared > 20
     rig.db.stop()
+    return rig.compared

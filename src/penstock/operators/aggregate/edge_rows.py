@@ -115,7 +115,7 @@ class EdgeCache:
     def of(self, family: str, period: Period, groups: Groups, arguments: frozenset[Expr]) -> EdgeRows:
         """What is known of a slot: nothing, where the family has numbered its groups anew or has other arguments."""
         found = self._known.get((family, period))
-        if found is None or found.groups is not groups or not arguments <= found.arguments:
+        if found is None or found.groups is not groups or found.arguments != arguments:
             found = EdgeRows(groups, arguments)
         return found
 

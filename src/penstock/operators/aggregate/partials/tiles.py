@@ -10,6 +10,7 @@ cuts that slot, so few rows are soon read (`edge_rows`). So sensors that send on
 from __future__ import annotations
 
 import math
+from bisect import insort
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cached_property
@@ -58,9 +59,8 @@ class Tile:
         return len(self.groups)
 
     def nbytes(self, partial: Mergeable) -> int:
-        own = {name: field for name, field in self.state.items() if field is not self.rows and field.strides != (0,)}
-        slots = 4 * self.slots.nbytes
-        return slots + self.groups.nbytes + self.rows.nbytes + (partial.nbytes(own) if own else 0)
+        shared = sum(f.nbytes for f in self.state.values() if f is self.rows or f.strides == (0,))
+        return 4 * self.slots.nbytes + self.groups.nbytes + self.rows.nbytes + partial.nbytes(self.state) - shared
 
     def cells(self, partial: Mergeable, chosen: np.ndarray | None = None) -> Cells:
         """All cells, or those of the slots that a mask chooses."""
@@ -329,16 +329,18 @@ class TileStore:
 
     def _widen(self, newest: int) -> None:
         """Make one slot of each tile with few rows that has passed."""
-        for width in sorted(self._levels):
+        widths = sorted(self._levels)
+        for width in widths:
             level = self._levels[width]
-            while level.tile_us > level.width and self._may_be(level.tile_us):
-                sparse = level.take_sparse(newest - level.tile_us)
-                if not level.tiles:
-                    del self._levels[level.width]
-                if not sparse:
-                    break
-                level = self._level(level.tile_us)
-                level.put(concat_cells(sparse))
+            if level.tile_us == width or not self._may_be(level.tile_us):
+                continue
+            sparse = level.take_sparse(newest - level.tile_us)
+            if sparse:
+                self._level(level.tile_us).put(concat_cells(sparse))
+                if level.tile_us not in widths:
+                    insort(widths, level.tile_us)
+            if not level.tiles:
+                del self._levels[width]
 
     def _may_be(self, width: int) -> bool:
         return width <= SLOT_MAX_US and self._fits(width)
@@ -377,7 +379,8 @@ class TileStore:
             for level in self._levels.values():
                 level.replace(lambda tile: self._since(tile, position))
             self._levels = {width: level for width, level in self._levels.items() if level.tiles}
-            self._recent = [cells.take(cells.lasts >= position) for cells in self._recent]
+            recent = [cells.take(cells.lasts >= position) for cells in self._recent]
+            self._recent = [cells for cells in recent if len(cells)]
             self._newest = None
         return position
 
