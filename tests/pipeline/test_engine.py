@@ -248,3 +248,39 @@ def test_a_statement_that_comes_while_spark_starts_does_not_get_the_workers_of_c
     Engine(folder, Settings(data=str(folder.root)), lambda record: None)._start_spark()
     statement.join()
     assert seen == {"PenstockSource": {}, "HistorySource": {"PENSTOCK_WORKERS": "history"}}
+
+
+def test_a_new_session_gets_its_functions_behind_the_first_query_and_after_a_restart_before_it(
+    folder: DataFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = Engine(folder, Settings(data=str(folder.root)), lambda record: None)
+    steps: list[str] = []
+    failing = [False]
+
+    def start_spark() -> None:
+        engine.spark = object()  # type: ignore[assignment]
+        steps.append("session")
+
+    def register(spark: object) -> None:
+        steps.append("functions")
+        if failing[0]:
+            raise RuntimeError("the JVM is busy")
+
+    monkeypatch.setattr(engine, "_start_spark", start_spark)
+    monkeypatch.setattr(engine, "_start_query", lambda: steps.append("query"))
+    monkeypatch.setattr(engine, "_supervisor", SimpleNamespace(start=lambda: None))
+    monkeypatch.setattr(engine_module, "register_functions", register)
+    engine.start()
+    assert steps == ["session", "query", "functions"]
+
+    monkeypatch.setattr(engine_module, "_answers", lambda spark: False)
+    failing[0] = True
+    with pytest.raises(RuntimeError):
+        engine._restart()
+    assert steps[3:] == ["session", "functions"], "no cycle, and so no statement, without the functions"
+
+    monkeypatch.setattr(engine_module, "_answers", lambda spark: True)
+    failing[0] = False
+    engine._restart()
+    engine._restart()
+    assert steps[5:] == ["functions", "query", "query"]

@@ -41,6 +41,24 @@ def test_an_old_java_home_is_passed_by_for_a_newer_java_on_path(tmp_path: Path) 
     assert find_java({"JAVA_HOME": str(old), "PATH": str(new / "bin")}) == new
 
 
+def test_a_java_with_a_class_archive_is_not_started_to_ask_for_its_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained, other = fake_java(tmp_path / "trained", "17.0.9"), fake_java(tmp_path / "other", "17.0.9")
+    archive = tmp_path / "spark.jsa"
+    monkeypatch.setattr(jvm, "find_archive", lambda home: archive if home in (trained, tmp_path / "gone") else None)
+    asked: list[Path] = []
+
+    def version(java: Path, *_: str) -> int | None:
+        asked.append(java)
+        return 17 if java.is_file() else None
+
+    monkeypatch.setattr(jvm, "java_version", version)
+    assert find_java({"JAVA_HOME": str(trained), "PATH": ""}) == trained
+    assert asked == []
+    assert find_java({"JAVA_HOME": str(tmp_path / "gone"), "PATH": str(other / "bin")}) == other
+
+
 def test_without_java_the_runtime_from_pypi_starts_although_spark_asks_for_a_module_it_lacks(tmp_path: Path) -> None:
     home = find_java({"PATH": str(tmp_path)})
     answer = subprocess.run(

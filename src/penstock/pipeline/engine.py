@@ -28,7 +28,7 @@ from penstock.cycle.folder import DataFolder
 from penstock.cycle.offset import Offset, offset_from_json
 from penstock.errors import error
 from penstock.pipeline.jobs import CYCLE_POOL, cycle_workers, history_workers, in_pool, warm_workers
-from penstock.pipeline.session import remove_sockets, start_session
+from penstock.pipeline.session import register_functions, remove_sockets, start_session
 from penstock.pipeline.source import HistorySource, PenstockSource
 from penstock.pipeline.spark_sql import run_tasks
 from penstock.services import Service
@@ -66,6 +66,7 @@ class Engine:
         self._starts = 0  # of streaming queries: the number of the newest
         self._committing = threading.Lock()
         self.spark: SparkSession | None = None
+        self._equipped: SparkSession | None = None  # the session that has our functions
         self._scratch = folder.tmp / "spark"
         self._train = train
         self._warmed = False
@@ -88,6 +89,8 @@ class Engine:
         if self.spark is None:
             self._start_spark()
         self._start_query()
+        # Not before: the processes of the first cycle come up meanwhile. No statement runs until the start is through.
+        self._add_functions()
         self._supervisor.start()
 
     def services(self) -> list[Service]:
@@ -105,6 +108,12 @@ class Engine:
             self.spark.dataSource.register(PenstockSource)
         with history_workers(self.spark):
             self.spark.dataSource.register(HistorySource)
+
+    def _add_functions(self) -> None:
+        """Give a new session the functions that statements call."""
+        if self.spark is not None and self.spark is not self._equipped:
+            register_functions(self.spark)
+            self._equipped = self.spark
 
     def _start_query(self) -> None:
         """Start a streaming query at the end of the last committed cycle, whatever the one before it had planned."""
@@ -247,6 +256,7 @@ class Engine:
             _forget_session()
             self._start_spark()
         if not self._stopping.is_set():
+            self._add_functions()  # first: statements run again as soon as a cycle is through
             self._start_query()
 
     @property

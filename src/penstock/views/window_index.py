@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from operator import itemgetter
 from typing import TypeVar
 
@@ -29,7 +29,8 @@ class WindowIndex:
         self.joins: set[int] = set()
         self.ending: set[int] = set()
         self._spans: dict[int, dict[int, BitMap]] = {}  # by table and span, whose it is
-        self._told: dict[int, tuple[list[NowKey], list[Look], list[tuple[int, int]]]] = {}
+        # Tuples: one of each per query, and an empty list takes more than a tuple of one.
+        self._told: dict[int, tuple[tuple[NowKey, ...], tuple[Look, ...], tuple[tuple[int, int], ...]]] = {}
 
     def take(self, query_id: int, answer: QueryState | None, tables: dict[int, Table]) -> None:
         """A query came, changed, or (None) went."""
@@ -57,7 +58,7 @@ class WindowIndex:
         for key in keys:
             self.nows.add(key)  # before it leaves: a stream that is read on keeps the NOWs of older cycles
         self._leave(query_id)
-        self._told[query_id] = (keys, looks, spans)
+        self._told[query_id] = (tuple(keys), tuple(looks), tuple(spans))
         self.looks.update(looks)
         for table_id, span in spans:
             self._spans.setdefault(table_id, {}).setdefault(span, BitMap()).add(query_id)
@@ -67,7 +68,7 @@ class WindowIndex:
             self.ending.add(query_id)
 
     def _leave(self, query_id: int) -> None:
-        keys, looks, spans = self._told.pop(query_id, ([], [], []))
+        keys, looks, spans = self._told.pop(query_id, ((), (), ()))
         for key in keys:
             self.nows.remove(key)
         _subtract(self.looks, looks)
@@ -97,7 +98,7 @@ def _spans(looks: list[Look], plan: KernelPlan) -> Iterator[tuple[int, int]]:
             yield table_id, plan.lookback_us - window.begin.offset_us
 
 
-def _subtract(counter: Counter[T], gone: list[T]) -> None:
+def _subtract(counter: Counter[T], gone: Iterable[T]) -> None:
     for each in gone:
         counter[each] -= 1
         if not counter[each]:
