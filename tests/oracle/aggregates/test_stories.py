@@ -27,6 +27,7 @@ def test_cells_of_every_width_say_the_same(seed: int, tmp_path: Path, monkeypatc
     monkeypatch.setattr(tiles, "RECENT", seed % 3)
     monkeypatch.setattr(tiles, "TILE_CELLS", (5, 1 << 18)[seed % 2])
     monkeypatch.setattr(tiles, "TILE_SLOTS", ((2, 1), (60, 10, 1), (10, 5, 1))[seed % 3])
+    monkeypatch.setattr(tiles, "CELL_ROWS", 1000)
     monkeypatch.setattr(tiles, "SLOT_ROWS", (3, 40, 1 << 20)[seed // 3 % 3])
     monkeypatch.setattr(edge_rows, "MOST_BYTES", (500, 1 << 20)[seed // 2 % 2])
     assert answers_compared(Rig(tmp_path, seed, monkeypatch)) > 5

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
-from collections import Counter
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
 
+from penstock.operators.aggregate.partials.slices import number_groups
 from penstock.operators.aggregate.rollups.notices import RolledUpNote
 from penstock.operators.base.answer import AnswerAt, Ids, check_rows
 from penstock.operators.select.delivered_windows import DeliveredWindows
@@ -68,23 +67,20 @@ def _table(held: AnswerAt) -> pa.Table:
 
 def without(rows: pa.Table, other: pa.Table) -> Ids:
     """Which rows are not among the others, as often as they are there."""
-    known = Counter(_tuples(other))
-    found = []
-    for at, row in enumerate(_tuples(rows)):
-        if known[row] > 0:
-            known[row] -= 1
-        else:
-            found.append(at)
-    return np.array(found, np.int64)
+    columns = zip(other.columns, rows.columns, strict=True)
+    numbers, _ = number_groups([_one_column(*pair) for pair in columns], other.num_rows + rows.num_rows)
+    known, mine = np.bincount(numbers[: other.num_rows], minlength=len(numbers)), numbers[other.num_rows :]
+    # The how-manieth of its equals each row is, counted from 0.
+    order = np.argsort(mine, kind="stable")
+    begins = np.flatnonzero(np.diff(mine[order], prepend=-1))
+    place = np.empty(len(mine), np.int64)
+    place[order] = np.arange(len(mine)) - np.repeat(begins, np.diff(np.append(begins, len(mine))))
+    return np.flatnonzero(place >= known[mine])
 
 
-def _tuples(rows: pa.Table) -> list[tuple[Any, ...]]:
-    """Rows that can be compared: NaN equals NaN here."""
-    columns = [[_comparable(v) for v in column.to_pylist()] for column in rows.columns]
-    return list(zip(*columns, strict=True))
-
-
-def _comparable(value: Any) -> Any:
-    if isinstance(value, float) and math.isnan(value):
-        return "NaN"
-    return repr(value) if isinstance(value, list | dict) else value
+def _one_column(*columns: pa.ChunkedArray) -> pa.Array:
+    """Columns of one type one after the other, as values that can be numbered."""
+    whole = pa.concat_arrays([chunk.cast(columns[-1].type) for column in columns for chunk in column.chunks])
+    if pa.types.is_nested(whole.type):
+        return pa.array([None if value is None else repr(value) for value in whole.to_pylist()], pa.string())
+    return whole

@@ -85,6 +85,7 @@ def finished(partial: Partial, lines: Any) -> dict[tuple[int, int], str]:
 def test_a_sum_of_tiles_is_that_of_the_cells(partial: Partial, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tiles, "RECENT", 3)
     monkeypatch.setattr(tiles, "TILE_CELLS", 50)
+    monkeypatch.setattr(tiles, "CELL_ROWS", 1000)
     monkeypatch.setattr(tiles, "SLOT_ROWS", [0, 30, 300, 1 << 20][seed % 4])
     rows = Rows(seed, partial, span=5000, groups=[1, 4, 30][seed % 3])
     if seed % 2:

@@ -3,7 +3,7 @@
 A *slot* is the time of one slice. A tile never changes: cells that come for it make a new one. The cells of the last commits
 stay apart, as they came: so an answer at one of the last cycles can leave out the rows that came after it.
 
-Where readings are few, slots grow wide: an older tile with few rows becomes one slot of the next level. Where an edge of a window
+Where readings are few, slots grow wide: an older tile with few rows per cell becomes one slot of the next level. Where an edge of a window
 cuts that slot, so few rows are soon read (`edge_rows`). So sensors that send once a minute have cells of an hour.
 """
 
@@ -37,6 +37,8 @@ RECENT = 16
 RECENT_CELLS = 1 << 14
 SLOT_ROWS = 1 << 14
 """A slot is made as wide as a tile while it has no more rows than this: so many are read where a window cuts it."""
+CELL_ROWS = 4
+"""And while its cells have no more rows than this on average: otherwise little is saved by wider ones."""
 SLOT_MAX_US = 3_600_000_000
 _SMALL = np.iinfo(np.int32)
 
@@ -141,7 +143,7 @@ class Level:
         sparse = {
             start: tile.summed(self.partial, start, self.tile_us)
             for start, tile in self.tiles.items()
-            if start + self.tile_us <= before and int(tile.rows.sum()) <= SLOT_ROWS
+            if start + self.tile_us <= before and int(tile.rows.sum()) <= min(SLOT_ROWS, CELL_ROWS * len(tile))
         }
         if sparse:
             self.tiles = {start: tile for start, tile in self.tiles.items() if start not in sparse}
@@ -319,7 +321,8 @@ class TileStore:
             return
         starts = np.floor_divide(cells.starts, wider) * wider
         _, at = np.unique(starts, return_inverse=True)
-        sparse = (np.bincount(at, cells.rows) <= SLOT_ROWS)[at] & (starts + 2 * wider <= newest)
+        few = np.bincount(at, cells.rows) <= np.minimum(SLOT_ROWS, CELL_ROWS * np.bincount(at))
+        sparse = few[at] & (starts + 2 * wider <= newest)
         if not sparse.all():
             yield cells.take(~sparse)
         if sparse.any():
