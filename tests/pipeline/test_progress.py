@@ -16,6 +16,7 @@ from penstock.cycle.planner import Planner
 from penstock.pipeline import engine as engine_module
 from penstock.pipeline.engine import FIRST_CYCLE_FACTOR, Engine, Progress
 from penstock.settings import Settings
+from tests.pipeline.fake_spark import FakeSpark
 
 
 class Time:
@@ -108,11 +109,11 @@ def supervised(
     seen: list[tuple[int, str | None, bool]] = []
     traced: list[Offset] = []
 
-    def restart() -> None:
+    def restart() -> Query:
         seen.append((engine._shrink, engine.failure, engine.running))
-        engine._query = after(engine)  # type: ignore[assignment]
         if len(seen) == restarts:
             engine._stopping.set()
+        return after(engine)
 
     def trace(start: Offset, stopping: threading.Event) -> bool:
         traced.append(start)
@@ -120,7 +121,7 @@ def supervised(
         return found
 
     monkeypatch.setattr(engine_module, "_RETRY_SECONDS", (0.01,))
-    monkeypatch.setattr(engine, "_restart", restart)
+    engine.spark = FakeSpark(restart)  # type: ignore[assignment]
     engine.is_waiting, engine.trace = (lambda: True), trace
     engine._query = first  # type: ignore[assignment]
     engine._supervise()

@@ -1,4 +1,4 @@
-"""Start Spark with the settings that matter (docs/decisions/0003-spark-settings.md).
+"""Start Spark with the settings that matter, and stop it (docs/decisions/0003-spark-settings.md).
 
 Its function registry is without what reaches outside of a question: files, the JVM, the session, descriptors. The binder lets
 only listed functions through (`penstock.sql.functions`); this is a second layer of defence. For regular expressions the session
@@ -8,6 +8,7 @@ has functions of ours: those of Java backtrack, and no task can be interrupted i
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import sys
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 import penstock
@@ -24,6 +26,9 @@ from penstock.functions.regular_expressions import FUNCTIONS, SPARK_PREFIX, call
 from penstock.pipeline.jobs import local_cores, pool_settings, register_function, slots
 from penstock.pipeline.jvm import java_settings, launch_java, link_home, security_settings
 from penstock.settings import Settings
+
+_log = logging.getLogger("penstock.pipeline")
+STOP_S = 60.0
 
 _LOCAL = {
     # On this machine no other host needs to reach the driver; executors elsewhere do.
@@ -113,6 +118,37 @@ def start_session(settings: Settings, scratch: Path, train: Path | None = None) 
     remove_functions(session)
     register_functions(session)
     return session
+
+
+def stop_session(spark: SparkSession | None) -> None:
+    """Stop Spark and its Java process, and wait for its end."""
+    gateway: Any = SparkContext._gateway
+    process = getattr(gateway, "proc", None)
+    try:
+        if spark is not None:
+            spark.stop()
+        if gateway is not None:
+            gateway.shutdown()
+    except Exception as gone:
+        _log.debug("while stopping Spark: %s", gone)
+    forget_session()
+    if process is not None:
+        if process.stdin is not None:
+            process.stdin.close()
+        try:
+            process.wait(timeout=STOP_S)
+        except Exception:
+            process.kill()
+
+
+def forget_session() -> None:
+    """Make PySpark start a new JVM next time; it has no public method for it."""
+    SparkContext._active_spark_context = None
+    SparkContext._gateway = None
+    SparkContext._jvm = None
+    SparkSession._instantiatedSession = None
+    if hasattr(SparkSession, "_activeSession"):
+        SparkSession._activeSession = None
 
 
 REMOVED = (
