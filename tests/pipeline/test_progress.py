@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark import SparkContext
 
 from penstock.cycle.cut import Limits
 from penstock.cycle.folder import DataFolder, FolderLock
@@ -174,7 +175,7 @@ def test_a_query_that_does_not_stop_is_ended_with_its_java_process(
         proc = Process()
 
     monkeypatch.setattr(engine_module, "STOP_QUERY_S", 0.05)
-    monkeypatch.setattr(engine_module.SparkContext, "_gateway", Gateway())
+    monkeypatch.setattr(SparkContext, "_gateway", Gateway())
     supervised(folder, monkeypatch, Stuck(), lambda engine: Query(), 1)
     assert Process.killed == 1
 
