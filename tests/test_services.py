@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 import threading
@@ -82,13 +83,16 @@ def services(db: Database) -> dict[str, dict[str, Any]]:
 def test_housekeeping_goes_on_after_an_exception(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     called: list[int] = []
     monkeypatch.setattr(threading, "excepthook", lambda _: None)
+    (service,) = db.housekeeper.services()
+    step = service.step
 
-    def fail_once() -> None:
+    def fail_once() -> float | None:
         called.append(1)
         if len(called) == 1:
             raise RuntimeError("the first one fails")
+        return step()
 
-    monkeypatch.setattr(db.log, "remove_dropped", fail_once)
+    service.step = fail_once
     wait_until(lambda: len(called) > 0)
     wait_until(lambda: len(called) > 1, timeout_s=3)
 
@@ -128,7 +132,7 @@ def test_every_service_starts_again_after_an_exception(db: Database) -> None:
 
 @pytest.mark.parametrize(("name", "critical"), [("beside", False), ("core", True)])
 def test_health_names_a_service_that_is_down_and_a_critical_one_makes_it_not_ready(
-    db: Database, monkeypatch: pytest.MonkeyPatch, name: str, critical: bool
+    tmp_path: Path, name: str, critical: bool
 ) -> None:
     mended = threading.Event()
 
@@ -138,7 +142,13 @@ def test_health_names_a_service_that_is_down_and_a_critical_one_makes_it_not_rea
         return 0.01
 
     service = Service(name, step, critical=critical)
-    monkeypatch.setattr(db, "services", lambda: [service])
+
+    class OneMore(LocalEngine):
+        def services(self) -> list[Service]:
+            return [service]
+
+    db = Database(Settings(data=str(tmp_path / "data"), group_commit_ms=0), engine=OneMore)  # type: ignore[arg-type]
+    db.start()
     service.start()
     wait_until(lambda: service.facts()["state"] == "restarting")
     health = db.health()
@@ -149,6 +159,7 @@ def test_health_names_a_service_that_is_down_and_a_critical_one_makes_it_not_rea
     service.stop()
     service.join(60)
     assert not service.is_alive() and service.facts()["state"] == "stopped"
+    db.stop()
 
 
 def test_a_sender_gets_an_answer_whatever_the_writer_of_the_log_raises(
@@ -157,7 +168,7 @@ def test_a_sender_gets_an_answer_whatever_the_writer_of_the_log_raises(
     db.execute("CREATE TABLE probes (id INT PRIMARY KEY, reading STREAM (value DOUBLE))")
     db.execute("INSERT INTO probes VALUES (1, NULL)")
     with monkeypatch.context() as broken:
-        broken.setattr(db.log, "_commit", lambda *_: sys.exit("no more"))
+        broken.setattr(os, "rename", lambda *_: sys.exit("no more"))
         with pytest.raises(PenstockError, match="no more"):
             db.push("probes", [{"id": 1, "value": 1.0}])
     assert db.push("probes", [{"id": 1, "value": 2.0}]).accepted == 1

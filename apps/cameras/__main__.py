@@ -44,7 +44,9 @@ def cameras(
         with tempfile.TemporaryDirectory(prefix="penstock-cameras-", ignore_cleanup_errors=True) as folder:
             progress.print("Starting a Penstock server with Spark inside; ready in 10 to 20 seconds.", highlight=False)
             with running_server(File(folder) / "data", free_port(port), lambda _: None) as connection:
-                paths, told = watch(connection, traffic, seconds, screen, plain or not screen.is_terminal)
+                set_up(connection, traffic)
+                following, plain = Paths(connection), plain or not screen.is_terminal
+                paths, told = watch(following, traffic, ticks(seconds), screen, plain)
     except KeyboardInterrupt:
         return
     except PenstockError as problem:
@@ -56,14 +58,12 @@ def cameras(
 
 
 def watch(
-    connection: Connection, traffic: Traffic, seconds: float | None, screen: Console, plain: bool
+    paths: Paths, traffic: Traffic, ticks: Iterator[None], screen: Console, plain: bool
 ) -> tuple[list[Path], Score]:
-    """Set everything up and show it until the time is over or Ctrl-C; what was found, and how good it is."""
+    """Follow paths and show them at each tick, to the last one or Ctrl-C; what was found, and how good it is."""
     clock = WallClock()
-    set_up(connection, traffic)
     # Cameras are opened by the queries; a car counts if it sets out when all of them are on.
     since_us = clock.now_us() + SECOND
-    paths = Paths(connection)
     paths.start()
 
     def look() -> tuple[list[Path], Score]:
@@ -73,14 +73,14 @@ def watch(
     with contextlib.suppress(KeyboardInterrupt):
         if plain:
             shown = 0
-            for _ in _ticks(seconds):
+            for _ in ticks:
                 found = paths.found()
                 for path in found[shown:]:
                     print(describe(path), flush=True)
                 shown = len(found)
         else:
             with Live(console=screen, screen=True, auto_refresh=False) as live:
-                for _ in _ticks(seconds):
+                for _ in ticks:
                     live.update(draw(*look(), clock.now_us(), screen.width), refresh=True)
     return look()
 
@@ -92,7 +92,8 @@ def set_up(connection: Connection, traffic: Traffic) -> None:
         connection.sql(follow(route))
 
 
-def _ticks(seconds: float | None) -> Iterator[None]:
+def ticks(seconds: float | None) -> Iterator[None]:
+    """The moments to show something new, for so long or for ever."""
     began = time.monotonic()
     while seconds is None or time.monotonic() - began < seconds:
         yield

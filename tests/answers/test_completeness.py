@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from penstock.answers import completeness
 from penstock.clock import SECOND, format_timestamp
-from penstock.streams.log.segments import Segment
 from tests.support.pipe import BEGAN_US, Pipe
 
 HOUR = 3600 * SECOND
@@ -200,15 +200,15 @@ def test_the_oldest_file_may_go_while_it_is_looked_at(pipe: Pipe, monkeypatch: p
     log = pipe.db.folder.log
     oldest, _, newest = completeness.list_readable(log, table_id)
     oldest.path.unlink()
-    listed = completeness.list_readable
+    listed = os.listdir
 
-    def just_before(folder: Path, number: int) -> list[Segment]:
-        found = listed(folder, number)
-        if len(found) == 2:
-            found[0].path.unlink()
+    def just_before(folder: Path) -> list[str]:
+        found = sorted(listed(folder))
+        if folder == oldest.path.parent and len(found) == 2:
+            (folder / found[0]).unlink()
         return found
 
-    monkeypatch.setattr(completeness, "list_readable", just_before)
+    monkeypatch.setattr(os, "listdir", just_before)
     assert completeness.FirstReadings(log).begins(table_id) == pipe.clock.now_us()
     newest.path.unlink()
     assert completeness.FirstReadings(log).begins(table_id) is None

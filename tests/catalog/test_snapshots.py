@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import random
 import re
+import resource
 import tempfile
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from penstock.catalog import catalog, journal
+from penstock.catalog import catalog
 from penstock.catalog.folder_format import read_format
 from penstock.catalog.journal import JournalMoved, JournalReader, JournalWriter, journal_file, journal_files
 from penstock.catalog.model import TableOptions
@@ -243,24 +248,29 @@ def test_random_positions_of_damage_in_a_long_journal(tmp_path: Path) -> None:
         path.write_bytes(whole)
 
 
+@contextmanager
+def few_descriptors(count: int) -> Iterator[None]:
+    """The process may open so many more files, and no other."""
+    free = [os.open(os.devnull, os.O_RDONLY) for _ in range(count + 1)]
+    for descriptor in free:
+        os.close(descriptor)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(free), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
 @pytest.mark.parametrize("step", ["open", "sync"])
-def test_a_new_file_that_cannot_be_made_leaves_the_old_one_in_use(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
-) -> None:
+def test_a_new_file_that_cannot_be_made_leaves_the_old_one_in_use(tmp_path: Path, step: str) -> None:
     written = JournalWriter(tmp_path)
     written.append("note", {"n": 1}, {}, 1)
     reader = JournalReader(tmp_path)
 
-    def refuse(*_: object) -> int:
-        raise OSError(24, "Too many open files")
-
-    with monkeypatch.context() as broken:
-        if step == "open":
-            broken.setattr(JournalWriter, "_open", refuse)
-        else:
-            broken.setattr(journal, "sync_folder", refuse)
-        with pytest.raises(OSError, match="Too many"):
-            written.rotate()
+    # The new file needs one more descriptor, and its folder another one while it is synced.
+    with few_descriptors(0 if step == "open" else 1), pytest.raises(OSError, match="Too many"):
+        written.rotate()
     written.append("note", {"n": 2}, {}, 2)
     assert [entry.body["n"] for entry in reader.read()] == [1, 2]
     written.rotate()
@@ -277,17 +287,18 @@ def test_a_reader_that_is_overtaken_by_a_snapshot_reads_the_lines_before_it(
     bench = CatalogBench(tmp_path)
     bench.catalog.create_table("first", [Field("id", INT)], ("id",), None, TableOptions())
     reader = JournalReader(tmp_path)
-    look = reader._is_behind
+    look = os.stat
     overtaken = []
 
-    def write_first() -> bool:
-        if not overtaken:
+    def write_afterwards(path: Any, *arguments: Any, **named: Any) -> os.stat_result:
+        found = look(path, *arguments, **named)
+        if not overtaken and reader.rest == (path, found.st_size):  # the reader takes the file for read to its end
             overtaken.append(bench.catalog.create_table("second", [Field("id", INT)], ("id",), None, TableOptions()))
             overtaken.append(bench.catalog.create_table("third", [Field("id", INT)], ("id",), None, TableOptions()))
             bench.catalog.write_snapshot()
-        return look()
+        return found
 
-    monkeypatch.setattr(reader, "_is_behind", write_first)
+    monkeypatch.setattr(os, "stat", write_afterwards)
     head = bench.state.position
     assert [entry.pos for entry in reader.read(upto=head + 1)] == list(range(1, head + 2))
     assert [entry.kind for entry in reader.read()] == ["create_table"]

@@ -20,6 +20,7 @@ from penstock.settings import SETTINGS, load_settings
 from penstock.views.results import Health, Result
 from tests.cli.conftest import Run
 from tests.server.fake import FakeDatabase
+from tests.support.watched import watched
 
 
 def test_the_version_is_told() -> None:
@@ -277,14 +278,14 @@ def test_restore_overwrites_nothing(run: Run, tmp_path: Path) -> None:
     assert (tmp_path / "data" / "mine").exists()
 
 
-def test_serve_refuses_what_it_cannot_do_before_it_starts_anything(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_serve_refuses_what_it_cannot_do_before_it_starts_anything(run: Run) -> None:
     started: list[object] = []
-    monkeypatch.setattr(jvm, "launch_java_early", started.append)
-    refused = run("serve", "--host", "0.0.0.0")
-    assert refused.exit_code == 1 and "token_required" in refused.stderr
-    for flags in (["--port", "99999999"], ["--port", "0", "--log-level", "LOUD"]):
-        typo = run("serve", *flags)
-        assert typo.exit_code == 1 and "invalid_option" in typo.stderr
+    with watched(jvm.launch_java_early, tell=started.append):
+        refused = run("serve", "--host", "0.0.0.0")
+        assert refused.exit_code == 1 and "token_required" in refused.stderr
+        for flags in (["--port", "99999999"], ["--port", "0", "--log-level", "LOUD"]):
+            typo = run("serve", *flags)
+            assert typo.exit_code == 1 and "invalid_option" in typo.stderr
     assert started == []
 
 

@@ -14,10 +14,10 @@ from penstock.cycle.commits import RESULT_SCHEMA, CommitRecord, CommitStore
 from penstock.cycle.folder import DataFolder, FolderLock
 from penstock.cycle.offset import Offset
 from penstock.errors import PenstockError
-from penstock.pipeline import engine as engine_module
 from penstock.pipeline.engine import Engine
 from penstock.pipeline.source import CycleReader
 from penstock.settings import Settings
+from tests.pipeline.fake_spark import sessions
 
 
 class Query:
@@ -116,11 +116,11 @@ def commit(folder: DataFolder, upto: int) -> None:
         store.write(offset(folder, cycle - 1), offset(folder, cycle), RESULT_SCHEMA.empty_table(), {})
 
 
-def opened(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> tuple[Engine, Spark, list[CommitRecord]]:
-    monkeypatch.setattr(engine_module, "stop_session", lambda spark: None)
+def opened(folder: DataFolder) -> tuple[Engine, Spark, list[CommitRecord]]:
     FolderLock(folder).release()
     commits: list[CommitRecord] = []
-    engine, spark = Engine(folder, Settings(data=str(folder.root)), commits.append), Spark()
+    engine = Engine(folder, Settings(data=str(folder.root)), commits.append, sessions=sessions())
+    spark = Spark()
     engine.spark = spark  # type: ignore[assignment]
     return engine, spark, commits
 
@@ -138,7 +138,7 @@ def opened(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> tuple[Engine,
 )
 @pytest.mark.parametrize("left", ["whole", "empty", "torn", "foreign"])
 def test_whatever_an_older_release_left_there_is_no_manual_step(
-    folder: DataFolder, planned: tuple[int, ...], committed: int, left: str, monkeypatch: pytest.MonkeyPatch
+    folder: DataFolder, planned: tuple[int, ...], committed: int, left: str
 ) -> None:
     texts = [f"v1\n{{}}\n{orjson.dumps(offset(folder, cycle).to_json()).decode()}" for cycle in planned]
     change: dict[str, Callable[[str], str]] = {
@@ -149,7 +149,7 @@ def test_whatever_an_older_release_left_there_is_no_manual_step(
     }
     plan(folder.root / "checkpoint", *map(change[left], texts))
     commit(folder, committed)
-    engine, spark, _ = opened(folder, monkeypatch)
+    engine, spark, _ = opened(folder)
     engine.start()
     engine.stop()
     assert spark.found == [[]]
@@ -162,10 +162,8 @@ def begins_at(folder: DataFolder, options: dict[str, str]) -> dict[str, Any]:
     return CycleReader({**options, "folder": str(folder.root)}).initialOffset()
 
 
-def test_each_start_of_the_streaming_query_has_an_empty_checkpoint_and_old_ones_are_removed(
-    folder: DataFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    engine, spark, _ = opened(folder, monkeypatch)
+def test_each_start_of_the_streaming_query_has_an_empty_checkpoint_and_old_ones_are_removed(folder: DataFolder) -> None:
+    engine, spark, _ = opened(folder)
     for _ in range(3):
         engine._start_query()
     assert spark.found == [[], [], []]
@@ -175,11 +173,9 @@ def test_each_start_of_the_streaming_query_has_an_empty_checkpoint_and_old_ones_
     assert not spark.checkpoints[-1].exists()
 
 
-def test_a_restarted_query_begins_where_the_last_commit_record_ended(
-    folder: DataFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_restarted_query_begins_where_the_last_commit_record_ended(folder: DataFolder) -> None:
     commit(folder, 2)
-    engine, spark, commits = opened(folder, monkeypatch)
+    engine, spark, commits = opened(folder)
     engine._start_query()
     spark.commit[0](Frame(offset(folder, 2), offset(folder, 3)), 0)
     engine._start_query()
@@ -192,12 +188,10 @@ def test_a_restarted_query_begins_where_the_last_commit_record_ended(
     assert [(c.cycle, c.end) for c in commits] == [(3, offset(folder, 3)), (4, offset(folder, 7))]
 
 
-def test_a_record_that_the_server_does_not_know_is_not_where_a_query_begins(
-    folder: DataFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_record_that_the_server_does_not_know_is_not_where_a_query_begins(folder: DataFolder) -> None:
     """Its folder could not be synced, so the commit failed, yet the file may be there."""
     commit(folder, 2)
-    engine, spark, commits = opened(folder, monkeypatch)
+    engine, spark, commits = opened(folder)
     CommitStore(folder).write(offset(folder, 2), offset(folder, 3), RESULT_SCHEMA.empty_table(), {})
     engine._start_query()
     assert begins_at(folder, spark.started[0]) == offset(folder, 2).to_json()
@@ -207,10 +201,8 @@ def test_a_record_that_the_server_does_not_know_is_not_where_a_query_begins(
     assert last is not None and last.end == offset(folder, 4)
 
 
-def test_a_cycle_of_a_query_that_was_replaced_is_not_committed(
-    folder: DataFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    engine, spark, commits = opened(folder, monkeypatch)
+def test_a_cycle_of_a_query_that_was_replaced_is_not_committed(folder: DataFolder) -> None:
+    engine, spark, commits = opened(folder)
     engine._start_query()
     engine._start_query()
     late = Frame(Offset(folder.read_id()), offset(folder, 1))
@@ -222,13 +214,13 @@ def test_a_cycle_of_a_query_that_was_replaced_is_not_committed(
     assert [c.end for c in commits] == [offset(folder, 2)]
 
 
-def test_half_a_commit_record_is_none(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_half_a_commit_record_is_none(folder: DataFolder) -> None:
     """Records are written aside, synced and renamed: a power cut leaves a torn one only where nothing looks for records."""
     commit(folder, 2)
     whole = (folder.commits / f"{2:012d}.arrow").read_bytes()
     for name in (".aside-1", "000000000003.arrow.part"):
         (folder.commits / name).write_bytes(whole[: len(whole) // 2])
         (folder.tmp / name).write_bytes(whole[: len(whole) // 2])
-    engine, _, _ = opened(folder, monkeypatch)
+    engine, _, _ = opened(folder)
     assert engine.commits.last is not None and engine.commits.last.cycle == 2
     assert list(folder.tmp.glob("*.part")) == []

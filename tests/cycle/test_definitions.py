@@ -15,6 +15,7 @@ from penstock.cycle.step_cache import steps_of
 from penstock.operators.select.step import SelectStep
 from penstock.sql.plan import plan_from_json
 from tests.support.pipe import Pipe
+from tests.support.watched import watched
 
 
 @pytest.fixture
@@ -27,15 +28,10 @@ def pipe(tmp_path: Path) -> Iterator[Pipe]:
 
 
 @pytest.fixture
-def plans_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    read: list[int] = []
-
-    def counted(data: dict[str, object]) -> object:
-        read.append(1)
-        return plan_from_json(data)
-
-    monkeypatch.setattr(definitions_module, "plan_from_json", counted)
-    return read
+def plans_read() -> Iterator[list[object]]:
+    read: list[object] = []
+    with watched(plan_from_json, tell=read.append, by=definitions_module.__name__):
+        yield read
 
 
 def create(pipe: Pipe, name: str, number: float, table: str = "probes") -> None:
@@ -101,7 +97,7 @@ def test_a_follower_equals_a_fresh_worker_whatever_comes_and_goes(pipe: Pipe) ->
     check(pipe, follower)
 
 
-def test_only_plans_of_queries_that_changed_are_read(pipe: Pipe, plans_read: list[int]) -> None:
+def test_only_plans_of_queries_that_changed_are_read(pipe: Pipe, plans_read: list[object]) -> None:
     for number in range(40):
         create(pipe, f"q{number}", number)
     follower = Definitions(pipe.folder)

@@ -5,15 +5,18 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import stat
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from penstock.catalog.journal import journal_files
 from penstock.cli.backup import copy_backup
 from penstock.database import backup
 from penstock.errors import PenstockError
-from penstock.manifest import FileSum, verify_backup
+from penstock.manifest import verify_backup
 from tests.support.pipe import Pipe
 
 
@@ -32,14 +35,20 @@ def test_a_backup_that_fails_half_way_leaves_nothing(
         target.mkdir(parents=True)
     copied: list[Any] = []
 
-    def copy(source: Path, to: Path, *_: Any) -> FileSum:
-        if len(copied) == files:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        copied.append(shutil.copyfile(source, to))
-        return FileSum(0, "")
+    def limited(take: Callable[..., Any]) -> Callable[..., Any]:
+        def write(*arguments: Any) -> Any:
+            if len(copied) == files:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            copied.append(arguments)
+            return take(*arguments)
+
+        return write
 
     with monkeypatch.context() as full:
-        full.setattr(*((shutil, "copy2") if step == "snapshot" else (backup, "copy_file")), copy)
+        if step == "snapshot":
+            full.setattr(shutil, "copy2", limited(shutil.copy2))
+        else:
+            full.setattr(os, "fsync", limited(os.fsync))  # of each file that is copied
         with pytest.raises(PenstockError) as refused:
             pipe.db.backup(target)
     assert refused.value.condition == "engine_failed" and "No space left" in refused.value.message
@@ -57,6 +66,11 @@ class Killed(BaseException):
     """Where the process ends: nothing after it runs, nothing is taken away."""
 
 
+def is_folder(descriptor: int) -> bool:
+    """A backup syncs its folders when all files are written."""
+    return stat.S_ISDIR(os.fstat(descriptor).st_mode)
+
+
 def test_a_server_that_is_killed_leaves_nothing_that_looks_like_a_backup(
     pipe: Pipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -65,11 +79,15 @@ def test_a_server_that_is_killed_leaves_nothing_that_looks_like_a_backup(
     pipe.engine.drain()
     target, half = tmp_path / "copies" / "monday", tmp_path / "copies" / "monday.unfinished"
 
-    def killed(*_: Any, **__: Any) -> None:
-        raise Killed
+    sync = os.fsync
+
+    def killed(descriptor: int) -> None:
+        if is_folder(descriptor):
+            raise Killed
+        sync(descriptor)
 
     with monkeypatch.context() as life:
-        life.setattr(backup, "_sync_tree", killed)
+        life.setattr(os, "fsync", killed)
         life.setattr(shutil, "rmtree", lambda *_, **__: None)
         with pytest.raises(Killed):
             pipe.db.backup(target)
@@ -88,15 +106,16 @@ def test_a_server_that_is_killed_leaves_nothing_that_looks_like_a_backup(
 def test_two_backups_to_one_place_do_not_mix(pipe: Pipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pipe.probes()
     refused: list[PenstockError] = []
-    sync = backup._sync_tree
+    sync = os.fsync
 
-    def meanwhile(aside: Path) -> None:
-        with pytest.raises(PenstockError) as second:
-            pipe.db.backup(tmp_path / "copy")
-        refused.append(second.value)
-        sync(aside)
+    def meanwhile(descriptor: int) -> None:
+        if is_folder(descriptor) and not refused:
+            with pytest.raises(PenstockError) as second:
+                pipe.db.backup(tmp_path / "copy")
+            refused.append(second.value)
+        sync(descriptor)
 
-    monkeypatch.setattr(backup, "_sync_tree", meanwhile)
+    monkeypatch.setattr(os, "fsync", meanwhile)
     pipe.db.backup(tmp_path / "copy")
     assert [r.condition for r in refused] == ["too_busy"] and (tmp_path / "copy" / "journal").is_dir()
 
@@ -255,12 +274,21 @@ def test_a_backup_that_a_server_opened_has_no_manifest_any_more(pipe: Pipe, tmp_
     other.db.stop()
 
 
-def test_no_journal_line_goes_while_a_backup_is_written(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
-    removed: list[int] = []
-    monkeypatch.setattr(pipe.db.catalog, "forget_before", removed.append)
+def test_no_journal_line_goes_while_a_backup_is_written(pipe: Pipe) -> None:
+    pipe.probes()
+    pipe.db.catalog.write_snapshot()
+    pipe.db.execute("INSERT INTO probes VALUES (3, 'west', NULL)")
+    pipe.db.catalog.write_snapshot()
+    pipe.push(1.0)
+    pipe.engine.drain()
+    pipe.db.standing.write_snapshot()
+    pipe.engine.commits.prune(pipe.db.standing.store.cycle)
+    before = journal_files(pipe.folder)
     pipe.db.backups["somewhere"] = backup.BackupProgress()
     pipe.db._tidy()
+    removed = [file for file in before if file not in journal_files(pipe.folder)]
     assert removed == []
     del pipe.db.backups["somewhere"]
     pipe.db._tidy()
+    removed = [file for file in before if file not in journal_files(pipe.folder)]
     assert len(removed) == 1

@@ -9,14 +9,11 @@ from typing import Any
 
 import pytest
 
-from penstock.cycle.log_batch import LogBatch
 from penstock.errors import PenstockError
-from penstock.operators.aggregate import step
 from penstock.operators.aggregate.family import FamilyStore
-from penstock.operators.aggregate.state import SliceStore
-from penstock.operators.select.state import SelectState
-from penstock.operators.select.step import MATRIX_MIN_QUERIES, SelectStep
+from penstock.operators.select.step import MATRIX_MIN_QUERIES
 from tests.support.pipe import Pipe
+from tests.support.trap import Trap, trapped
 
 MANY = 90
 FUNCTIONS = {
@@ -54,41 +51,43 @@ def create_function(pipe: Pipe, name: str, body: str, replace: str = "") -> None
     pipe.db.execute(f"CREATE {replace} FUNCTION {name}(v DOUBLE) RETURNS DOUBLE LANGUAGE PYTHON AS $$\n{body}\n$$")
 
 
-def failing_with(bad: int, method: Callable[..., Any]) -> Callable[..., Any]:
-    def fail(self: SelectStep, *arguments: Any) -> Any:
-        if bad in self:
-            raise RuntimeError("no kernel for this")
-        return method(self, *arguments)
+@pytest.fixture
+def trap() -> Iterator[Trap]:
+    """An operator that fails as a bug of any other would."""
+    with trapped() as made:
+        yield made
 
-    return fail
+
+def failing_with(bad: set[int], failure: Exception) -> Callable[[frozenset[int], int], None]:
+    def run(queries: frozenset[int], table_id: int) -> None:
+        if bad & queries:
+            raise failure
+
+    return run
 
 
 @pytest.mark.parametrize("count", [5, MANY])
-def test_a_query_whose_kernel_raises_is_taken_out_and_the_others_go_on(
-    pipe: Pipe, count: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_query_whose_kernel_raises_is_taken_out_and_the_others_go_on(trap: Trap, pipe: Pipe, count: int) -> None:
     ask(pipe, count)
     assert (count >= MATRIX_MIN_QUERIES) == (count == MANY)
     pipe.push(1.5, 3.5)
     pipe.engine.drain()
-    bad = number_of(pipe, "q2")
-    with monkeypatch.context() as broken:
-        for name in ("match", "matrix"):
-            broken.setattr(SelectStep, name, failing_with(bad, getattr(SelectStep, name)))
-        pipe.push(4.5)
-        assert pipe.engine.cycle() is not None
-        assert pipe.answer("q1") == [1.5, 3.5, 4.5] and pipe.answer("q3") == [3.5, 4.5]
-        failure = refused(pipe, "q2")
-        assert failure.condition == "query_quarantined"
-        assert "RuntimeError: no kernel for this" in failure.message and 'query "q2"' in failure.message
-        assert failure.hint is not None and "ALTER QUERY q2 RESUME" in failure.hint
-        assert pipe.db.query("q2")["state"] == "FAILED" and "no kernel" in pipe.db.query("q2")["error"]
-        definition = pipe.db.catalog.state.queries["q2"]
-        assert definition.quarantined is not None and definition.paused
-        pipe.push(5.5)
-        pipe.engine.drain()
-        assert pipe.answer("q3") == [3.5, 4.5, 5.5]
-        assert refused(pipe, "q2").condition == "query_quarantined"
+    trap.run = failing_with({number_of(pipe, "q2")}, RuntimeError("no kernel for this"))
+    pipe.push(4.5)
+    assert pipe.engine.cycle() is not None
+    assert pipe.answer("q1") == [1.5, 3.5, 4.5] and pipe.answer("q3") == [3.5, 4.5]
+    failure = refused(pipe, "q2")
+    assert failure.condition == "query_quarantined"
+    assert "RuntimeError: no kernel for this" in failure.message and 'query "q2"' in failure.message
+    assert failure.hint is not None and "ALTER QUERY q2 RESUME" in failure.hint
+    assert pipe.db.query("q2")["state"] == "FAILED" and "no kernel" in pipe.db.query("q2")["error"]
+    definition = pipe.db.catalog.state.queries["q2"]
+    assert definition.quarantined is not None and definition.paused
+    pipe.push(5.5)
+    pipe.engine.drain()
+    assert pipe.answer("q3") == [3.5, 4.5, 5.5]
+    assert refused(pipe, "q2").condition == "query_quarantined"
+    trap.spring()
     pipe.restart()
     assert refused(pipe, "q2").condition == "query_quarantined"
     assert pipe.db.health().details["quarantined_queries"] == 1
@@ -99,27 +98,22 @@ def test_a_query_whose_kernel_raises_is_taken_out_and_the_others_go_on(
     assert "quarantined_queries" not in pipe.db.health().details
 
 
-def test_several_bad_queries_are_found_in_one_cycle(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_bad_queries_are_found_in_one_cycle(trap: Trap, pipe: Pipe) -> None:
     ask(pipe)
     bad = {number_of(pipe, name) for name in ("q0", "q7", "q8", "q77")}
-    for name in ("match", "matrix"):
-        for number in bad:
-            monkeypatch.setattr(SelectStep, name, failing_with(number, getattr(SelectStep, name)))
+    trap.run = failing_with(bad, RuntimeError("no kernel for this"))
     pipe.push(80.5)
     assert pipe.engine.cycle() is not None
     assert {q.id for q in pipe.db.catalog.state.queries.values() if q.quarantined} == bad
     assert pipe.answer("q78") == [80.5]
 
 
-def test_a_query_that_cannot_even_be_prepared_stops_no_other(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
-    add = SelectStep.add
-
-    def picky(self: SelectStep, query_id: int, *rest: Any) -> None:
+def test_a_query_that_cannot_even_be_prepared_stops_no_other(trap: Trap, pipe: Pipe) -> None:
+    def picky(query_id: int) -> None:
         if query_id == number_of(pipe, "q1"):
             raise TypeError("what is this?")
-        add(self, query_id, *rest)
 
-    monkeypatch.setattr(SelectStep, "add", picky)
+    trap.follow = picky
     ask(pipe, 3)
     pipe.push(2.5)
     pipe.engine.drain()
@@ -127,39 +121,31 @@ def test_a_query_that_cannot_even_be_prepared_stops_no_other(pipe: Pipe, monkeyp
     assert "TypeError: what is this?" in refused(pipe, "q1").message
 
 
-def test_an_aggregation_that_raises_stops_no_other(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_aggregation_that_raises_stops_no_other(trap: Trap, pipe: Pipe) -> None:
     ask(pipe, 2)
     pipe.db.execute("CREATE QUERY worst AS SELECT MAX(value) AS m FROM probes WHERE value > 1 BEGIN (NOW - 1 HOUR)")
     pipe.db.execute("CREATE QUERY mean AS SELECT AVG(value) AS m FROM probes WHERE value > 2 BEGIN (NOW - 1 HOUR)")
     pipe.engine.drain()
-    whole = step.slice_family
-
-    def picky(family: Any, measures: Any, *rest: Any) -> Any:
-        if any(measure.partial == "extremes" for measure in measures):
-            raise ZeroDivisionError("in a partial")
-        return whole(family, measures, *rest)
-
-    monkeypatch.setattr(step, "slice_family", picky)
+    trap.run = failing_with({number_of(pipe, "worst")}, ZeroDivisionError("in a partial"))
     pipe.push(2.5, 3.5)
     pipe.engine.drain()
     assert pipe.answer("mean", "m") == [3.0] and pipe.answer("q1") == [2.5, 3.5]
     assert "ZeroDivisionError" in refused(pipe, "worst").message
 
 
-def test_rows_that_cannot_be_read_fail_the_queries_of_their_table(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_that_cannot_be_read_fail_the_queries_of_their_table(trap: Trap, pipe: Pipe) -> None:
     pipe.db.execute("CREATE TABLE others (id INT PRIMARY KEY, reading STREAM (value DOUBLE))")
     pipe.db.execute("INSERT INTO others VALUES (1, NULL)")
     ask(pipe, 2)
     pipe.db.execute("CREATE QUERY other AS SELECT value FROM others")
     pipe.engine.drain()
-    read = LogBatch.read
+    probes = pipe.db.catalog.state.tables["probes"].id
 
-    def picky(unit: Any, table: Any, *rest: Any) -> LogBatch:
-        if table.name == "probes":
+    def picky(queries: frozenset[int], table_id: int) -> None:
+        if table_id == probes:
             raise ValueError("not a buffer")
-        return read(unit, table, *rest)
 
-    monkeypatch.setattr(LogBatch, "read", picky)
+    trap.run = picky
     pipe.push(2.5)
     pipe.db.push("others", [{"id": 1, "value": 7.0}])
     pipe.engine.drain()
@@ -217,18 +203,15 @@ def test_a_function_that_cannot_be_defined_stops_its_callers_only(pipe: Pipe) ->
     assert refused(pipe, "bad").condition == "function_failed"
 
 
-def test_results_that_the_server_cannot_take_in_fail_their_query_only(
-    pipe: Pipe, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_results_that_the_server_cannot_take_in_fail_their_query_only(trap: Trap, pipe: Pipe) -> None:
     ask(pipe, 3)
-    take, bad = SelectState.fold, number_of(pipe, "q1")
+    bad = number_of(pipe, "q1")
 
-    def picky(self: SelectState, row: tuple[int, str, int, int, bytes], *rest: Any) -> None:
-        if row[0] == bad:
+    def picky(query_id: int) -> None:
+        if query_id == bad:
             raise KeyError("match")
-        take(self, row, *rest)
 
-    monkeypatch.setattr(SelectState, "fold", picky)
+    trap.fold = picky
     pipe.push(7.0)
     pipe.engine.drain()
     assert pipe.answer("q0") == pipe.answer("q2") == [7.0]
@@ -258,19 +241,17 @@ def test_slices_that_the_server_cannot_take_in_fail_their_queries_only(
     assert "OverflowError: in a cell" in refused(pipe, "worst").message
 
 
-def test_a_definition_that_a_state_cannot_take_in_fails_its_query_only(
-    pipe: Pipe, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_definition_that_a_state_cannot_take_in_fails_its_query_only(trap: Trap, pipe: Pipe) -> None:
     pipe.db.execute("CREATE QUERY mean AS SELECT AVG(value) AS m FROM probes BEGIN (NOW - 1 HOUR)")
     pipe.engine.drain()
 
-    def picky(*_: Any) -> None:
+    def picky(query_id: int) -> None:
         raise OverflowError("in a family")
 
-    with monkeypatch.context() as broken:
-        broken.setattr(SliceStore, "take", picky)
-        pipe.db.execute("CREATE QUERY worst AS SELECT MAX(value) AS m FROM probes BEGIN (NOW - 1 HOUR)")
-        pipe.engine.drain()
+    trap.define = picky
+    pipe.db.execute("CREATE QUERY worst AS SELECT MAX(value) AS m FROM probes BEGIN (NOW - 1 HOUR)")
+    pipe.engine.drain()
+    trap.spring()
     assert "OverflowError: in a family" in refused(pipe, "worst").message
     pipe.push(2.5, 3.5)
     pipe.engine.drain()

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import random
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from penstock.cycle.cut import Limits
+from penstock.database.database import Database
 from penstock.operators.select import step, storage_choice
-from penstock.operators.select.bit_matrix import BitMatrix, write_matrix
-from penstock.operators.select.state import SelectState
 from tests.oracle import rig
 from tests.oracle.commands import Command, CreateQuery, Cycle
 
@@ -28,29 +28,33 @@ class Losing:
         monkeypatch.setattr(step, "SHEET_MAX_ROWS", self._random.choice([2, 64, 1 << 16]))
         monkeypatch.setattr(step, "RARE_ROWS", self._random.choice([0, 0, 2]))
         monkeypatch.setattr(step, "RARE_SHARE", 1 << 30)
-        monkeypatch.setattr(step, "write_matrix", self._write)
+        self._rename = os.rename
+        monkeypatch.setattr(os, "rename", self._write)
         monkeypatch.setattr(rig, "Limits", self._limits)
         monkeypatch.setattr(storage_choice, "LOOK_CYCLES", self._random.choice([1, 3, 16]))
         monkeypatch.setattr(storage_choice, "ASKED_PER_CYCLE", self._random.choice([0.1, 1.5]))
         monkeypatch.setattr(CreateQuery, "sql", property(self._create))
-        give_up = SelectState.give_up_passed
-        monkeypatch.setattr(SelectState, "give_up_passed", lambda *given: self._give_up(give_up, *given))
 
-    def _write(self, folder: Path, sheet: BitMatrix) -> str | None:
+    def _write(self, source: Path, target: Path) -> None:
+        """Put a file in its place. Of sheets, some find no room, and some are gone a moment later."""
+        if Path(target).suffix != ".sheet":
+            return self._rename(source, target)
         self.written += 1
-        name = write_matrix(folder, sheet)
-        if name is not None and self._random.random() < 0.1:
+        if self._random.random() < 0.05:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        self._rename(source, target)
+        if self._random.random() < 0.1:
             self.lost += 1
-            (folder / name).unlink()
-        return None if self._random.random() < 0.05 else name
+            target.unlink()
 
-    def _give_up(self, give_up: Any, matches: SelectState, now_of: Any, spans: Any, most: int) -> list[Path]:
-        gone: list[Path] = give_up(matches, now_of, spans, 0 if self._random.random() < 0.1 else most)
-        for shelf in matches.stores.values():
-            some = [kept for kept in shelf.sheets if self._random.random() < 0.1]
-            self.lost += len(some)
-            shelf.give_up(some)
-        return gone
+    def after_cycle(self, db: Database) -> None:
+        """Lose some sheets that are in use, or now and then all of them."""
+        share = 1.0 if self._random.random() < 0.1 else 0.1
+        with db.standing.locked() as store:
+            for shelf in store.matches.stores.values():
+                some = [kept for kept in shelf.sheets if self._random.random() < share]
+                self.lost += len(some)
+                shelf.give_up(some)
 
     def _create(self, command: CreateQuery) -> str:
         chosen = self._random.choice(["auto", "complete", "partial", "none"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ class Rig:
     """Runs one script. Cycles come in random sizes, so that every split of the same story must agree."""
 
     def __init__(self, folder: Path, seed: int) -> None:
+        self.after_cycle: Callable[[Database], None] = lambda db: None
         self.clock = ManualClock(EPOCH_US)
         self.random = random.Random(seed)
         self.world = World()
@@ -113,7 +115,9 @@ class Rig:
 
     def cycle(self) -> object:
         limits = Limits(self.random.choice([1, 3, 10, 1000]), self.random.choice([1, 2, 7, 1000]))
-        return self.engine.cycle(limits)
+        record = self.engine.cycle(limits)
+        self.after_cycle(self.db)
+        return record
 
     def compare(self, everything: bool = False) -> None:
         """Every query that is not filling equals the oracle, at the last committed cycle."""

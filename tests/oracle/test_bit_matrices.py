@@ -37,6 +37,7 @@ def test_whoever_follows_a_query_through_sheets_sees_what_the_oracle_says(
 
 
 def _run(rig: Rig, seed: int, losing: Losing) -> None:
+    rig.after_cycle = losing.after_cycle
     rig.tell(seed, steps=200 if SOAK else 60)
     told["stories"] += 1
     told["written"] += losing.written

@@ -59,8 +59,9 @@ class Repeating(LocalEngine):
 
 @pytest.fixture(autouse=True)
 def repeating(monkeypatch: pytest.MonkeyPatch) -> type[Repeating]:
-    for module in (rig, aggregates, stories):
-        monkeypatch.setattr(module, "LocalEngine", Repeating)
+    monkeypatch.setattr(rig, "LocalEngine", Repeating)
+    monkeypatch.setattr(aggregates, "LocalEngine", Repeating)
+    monkeypatch.setattr(stories, "LocalEngine", Repeating)
     monkeypatch.setattr(Repeating, "lost", 0)
     return Repeating
 
@@ -73,8 +74,10 @@ def test_selections(seed: int, tmp_path: Path, repeating: type[Repeating]) -> No
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_sheets(seed: int, tmp_path: Path, repeating: type[Repeating], monkeypatch: pytest.MonkeyPatch) -> None:
-    Losing(seed, monkeypatch)
-    rig.Rig(tmp_path / "data", seed).tell(seed, steps=60)
+    losing = Losing(seed, monkeypatch)
+    story = rig.Rig(tmp_path / "data", seed)
+    story.after_cycle = losing.after_cycle
+    story.tell(seed, steps=60)
     assert repeating.lost
 
 

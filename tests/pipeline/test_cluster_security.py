@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pyspark.java_gateway
 import pytest
+from pyspark import SparkContext
 
 from penstock.errors import PenstockError
 from penstock.settings import Settings
@@ -84,13 +86,14 @@ def test_the_secret_is_not_among_what_the_java_process_is_started_with(
     """Other accounts of the machine see the arguments of processes."""
     from penstock.pipeline import session
 
-    started: list[dict[str, str]] = []
+    started: list[str] = []
 
-    def launch(conf: dict[str, str]) -> None:
-        started.append(conf)
+    def launch(command: list[str], **_: object) -> None:
+        started.append(" ".join(command))
         raise InterruptedError
 
-    monkeypatch.setattr(session, "launch_java", launch)
+    monkeypatch.setattr(pyspark.java_gateway, "Popen", launch)
+    monkeypatch.setattr(SparkContext, "_gateway", None)
     monkeypatch.setattr(os, "environ", dict(os.environ))
     settings = Settings(spark_master="spark://host:7077", spark_secret_file=str(secret_file))
     with pytest.raises(InterruptedError):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,6 +21,7 @@ from penstock.pipeline.engine import Engine
 from penstock.pipeline.jobs import history_workers
 from penstock.pipeline.source import PenstockSource
 from penstock.settings import Settings
+from tests.pipeline.fake_spark import FakeSpark, sessions
 
 
 class Frame:
@@ -65,14 +66,29 @@ def commits() -> list[CommitRecord]:
     return []
 
 
+class Stopping(threading.Event):
+    """Asks a test instead of waiting."""
+
+    def __init__(self, wait: Callable[[float], bool]) -> None:
+        super().__init__()
+        self._wait = wait
+
+    def wait(self, timeout: float | None = None) -> bool:
+        return self._wait(timeout or 0.0)
+
+
 @pytest.fixture
-def engine(folder: DataFolder, commits: list[CommitRecord], monkeypatch: pytest.MonkeyPatch) -> Engine:
-    monkeypatch.setattr(engine_module, "stop_session", lambda spark: None)
-    return Engine(folder, Settings(data=str(folder.root)), commits.append)
+def make_engine(folder: DataFolder, commits: list[CommitRecord]) -> Callable[..., Engine]:
+    def make(make_query: Callable[[], Query], stop: Callable[..., None] = lambda spark: None, **named: Any) -> Engine:
+        made = Engine(folder, Settings(data=str(folder.root)), commits.append, sessions=sessions(stop=stop), **named)
+        made.spark = FakeSpark(make_query)  # type: ignore[assignment]
+        return made
+
+    return make
 
 
 def test_a_pipeline_that_fails_again_and_again_waits_longer_each_time_and_is_not_called_ready(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch
+    make_engine: Callable[..., Engine],
 ) -> None:
     waits: list[float] = []
 
@@ -83,9 +99,6 @@ def test_a_pipeline_that_fails_again_and_again_waits_longer_each_time_and_is_not
         return False
 
     ready: list[bool] = []
-
-    def restart() -> None:
-        engine._query = Lives(1)  # type: ignore[assignment]
 
     class Lives(Query):
         def __init__(self, looks: int) -> None:
@@ -102,31 +115,24 @@ def test_a_pipeline_that_fails_again_and_again_waits_longer_each_time_and_is_not
         def isActive(self, value: bool) -> None:
             pass
 
-    monkeypatch.setattr(engine, "_restart", restart)
-    monkeypatch.setattr(engine._stopping, "wait", wait)
+    engine = make_engine(lambda: Lives(1), stopping=Stopping(wait))
     engine._query = Query(alive=False)  # type: ignore[assignment]
     engine._supervise()
     assert waits == [0.2, 1.0, 2.0, 5.0]
     assert not any(ready)
 
 
-def test_after_a_cycle_a_restarted_pipeline_is_ready(
-    engine: Engine, folder: DataFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_after_a_cycle_a_restarted_pipeline_is_ready(make_engine: Callable[..., Engine], folder: DataFolder) -> None:
     looks = iter([False, False, False, True])
     states: list[tuple[bool, str | None]] = []
-
-    def restart() -> None:
-        engine._query = Query()  # type: ignore[assignment]
 
     def wait(seconds: float) -> bool:
         states.append((engine.running, engine.failure))
         if len(states) == 3:
-            engine._commit_cycle(0, of_cycle(Offset(folder.read_id()), Offset(folder.read_id(), now_us=5)), 0)  # type: ignore[arg-type]
+            engine._commit_cycle(1, of_cycle(Offset(folder.read_id()), Offset(folder.read_id(), now_us=5)), 0)  # type: ignore[arg-type]
         return seconds == 0.1 and next(looks)
 
-    monkeypatch.setattr(engine, "_restart", restart)
-    monkeypatch.setattr(engine._stopping, "wait", wait)
+    engine = make_engine(Query, stopping=Stopping(wait))
     engine._query = Query(alive=False)  # type: ignore[assignment]
     engine._supervise()
     assert states[2] == (False, "out of order")
@@ -134,46 +140,51 @@ def test_after_a_cycle_a_restarted_pipeline_is_ready(
 
 
 def test_stopping_during_a_restart_waits_for_the_new_spark_and_ends_it(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch
+    folder: DataFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ended: list[object] = []
-    starting = threading.Event()
+    starting, stopping = threading.Event(), threading.Event()
+    registry = SimpleNamespace(register=lambda source: None)
+    spark = SimpleNamespace(name="new", dataSource=registry, sparkContext=SimpleNamespace(environment={}))
 
-    def start_spark() -> None:
+    def start(*_: object) -> Any:  # without `readStream`: a query after the stop would fail
         starting.set()
-        assert engine._stopping.wait(60)
+        assert stopping.wait(60)
         time.sleep(0.05)  # who does not wait has long gone on
-        engine.spark = "new"  # type: ignore[assignment]
+        return spark
 
-    monkeypatch.setattr(engine_module, "stop_session", ended.append)
+    def stop(session: Any) -> None:
+        ended.append(session.name)
+
     monkeypatch.setattr(engine_module, "SUPERVISOR_S", 60.0)
-    monkeypatch.setattr(engine, "_start_spark", start_spark)
-    monkeypatch.setattr(engine, "_start_query", lambda: pytest.fail("no query after stop"))
+    settings = Settings(data=str(folder.root))
+    engine = Engine(folder, settings, lambda record: None, sessions=sessions(start, stop), stopping=stopping)
     engine._query = Query(alive=False)  # type: ignore[assignment]
     engine._supervisor.start()
     assert starting.wait(60)
     engine.stop()
     assert ended == ["new"]
+    assert engine._starts == 0, "no query after stop"
     assert not engine._supervisor.is_alive()
 
 
-def test_the_supervisor_goes_on_after_an_exception_of_its_own(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[int] = []
+def test_the_supervisor_goes_on_after_an_exception_of_its_own(make_engine: Callable[..., Engine]) -> None:
     restarted = threading.Event()
+    first = Query()
 
-    def failure_text() -> str:
-        asked.append(1)
-        if len(asked) == 1:
+    def is_waiting() -> bool:
+        if first.isActive:
+            first.isActive = False
             raise RuntimeError("py4j says something new")
-        return "it died"
+        return False
 
-    def restart() -> None:
-        engine._query = Query()  # type: ignore[assignment]
+    def make_query() -> Query:
         restarted.set()
+        return Query()
 
-    monkeypatch.setattr(engine, "_failure_text", failure_text)
-    monkeypatch.setattr(engine, "_restart", restart)
-    engine._query = Query(alive=False)  # type: ignore[assignment]
+    engine = make_engine(make_query)
+    engine.is_waiting = is_waiting
+    engine._query = first  # type: ignore[assignment]
     (supervisor,) = engine.services()
     supervisor.start()
     assert restarted.wait(60)
@@ -183,46 +194,31 @@ def test_the_supervisor_goes_on_after_an_exception_of_its_own(engine: Engine, mo
     assert not supervisor.is_alive()
 
 
-def test_a_query_starts_after_the_commit_that_is_being_written(
-    engine: Engine, folder: DataFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_query_starts_after_the_commit_that_is_being_written(folder: DataFolder) -> None:
     end = Offset(folder.read_id(), now_us=7)
-    begun: list[Offset] = []
-    look = engine._start
+    engine, spark = Engine(folder, Settings(data=str(folder.root)), lambda record: None), FakeSpark(Query)
+    engine.spark = spark  # type: ignore[assignment]
+    begun = spark.starts
+    thread = threading.Thread(target=engine._start_query, daemon=True)
 
-    def note() -> Offset:
-        begun.append(look())
-        return begun[-1]
+    def slow(step: str) -> None:
+        if step == "commit:begin":
+            thread.start()
+            thread.join(0.3)
 
-    def start() -> None:
-        with contextlib.suppress(AttributeError):  # there is no Spark
-            engine._start_query()
-
-    monkeypatch.setattr(engine, "_start", note)
-    monkeypatch.setattr(engine, "spark", object())
-    thread = threading.Thread(target=start, daemon=True)
-    write = engine.commits.write
-
-    def slow(*arguments: Any) -> CommitRecord | None:
-        thread.start()
-        thread.join(0.3)
-        return write(*arguments)
-
-    monkeypatch.setattr(engine.commits, "write", slow)
-    monkeypatch.setattr(engine, "_warmed", True)
+    engine.commits.crash_point = slow
     engine._commit_cycle(0, of_cycle(Offset(folder.read_id()), end), 0)  # type: ignore[arg-type]
     thread.join(10)
     assert begun == [end]
 
 
-def test_stopping_ends_the_pause_of_a_supervisor_that_failed(engine: Engine) -> None:
+def test_stopping_ends_the_pause_of_a_supervisor_that_failed(make_engine: Callable[..., Engine]) -> None:
+    engine = make_engine(Query)
     engine.stop()
     assert engine._supervisor.stopping
 
 
-def test_a_statement_that_comes_while_spark_starts_does_not_get_the_workers_of_cycles(
-    folder: DataFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_statement_that_comes_while_spark_starts_does_not_get_the_workers_of_cycles(folder: DataFolder) -> None:
     """The thread of a statement registers a function at the moment at which the engine registers its source."""
     environment: dict[str, str] = {}
     seen: dict[str, dict[str, str]] = {}
@@ -244,43 +240,46 @@ def test_a_statement_that_comes_while_spark_starts_does_not_get_the_workers_of_c
 
     registry = SimpleNamespace(register=register)
     spark: Any = SimpleNamespace(dataSource=registry, sparkContext=SimpleNamespace(environment=environment))
-    monkeypatch.setattr(engine_module, "start_session", lambda *_: spark)
-    Engine(folder, Settings(data=str(folder.root)), lambda record: None)._start_spark()
+    started = sessions(lambda *_: spark)
+    Engine(folder, Settings(data=str(folder.root)), lambda record: None, sessions=started)._start_spark()
     statement.join()
     assert seen == {"PenstockSource": {}, "HistorySource": {"PENSTOCK_WORKERS": "history"}}
 
 
 def test_a_new_session_gets_its_functions_behind_the_first_query_and_after_a_restart_before_it(
-    folder: DataFolder, monkeypatch: pytest.MonkeyPatch
+    folder: DataFolder,
 ) -> None:
-    engine = Engine(folder, Settings(data=str(folder.root)), lambda record: None)
     steps: list[str] = []
     failing = [False]
 
-    def start_spark() -> None:
-        engine.spark = object()  # type: ignore[assignment]
-        steps.append("session")
+    def make_query() -> Query:
+        steps.append("query")
+        return Query()
 
-    def register(spark: object) -> None:
+    def start(*_: object) -> FakeSpark:
+        steps.append("session")
+        return FakeSpark(make_query)
+
+    def add_functions(spark: object) -> None:
         steps.append("functions")
         if failing[0]:
             raise RuntimeError("the JVM is busy")
 
-    monkeypatch.setattr(engine, "_start_spark", start_spark)
-    monkeypatch.setattr(engine, "_start_query", lambda: steps.append("query"))
-    monkeypatch.setattr(engine, "_supervisor", SimpleNamespace(start=lambda: None))
-    monkeypatch.setattr(engine_module, "register_functions", register)
+    started = sessions(start, add_functions=add_functions)
+    engine = Engine(folder, Settings(data=str(folder.root)), lambda record: None, sessions=started)
     engine.start()
-    assert steps == ["session", "query", "functions"]
+    try:
+        assert steps == ["session", "query", "functions"]
 
-    monkeypatch.setattr(engine_module, "_answers", lambda spark: False)
-    failing[0] = True
-    with pytest.raises(RuntimeError):
+        engine.spark.stopped = True  # type: ignore[union-attr]
+        failing[0] = True
+        with pytest.raises(RuntimeError):
+            engine._restart()
+        assert steps[3:] == ["session", "functions"], "no cycle, and so no statement, without the functions"
+
+        failing[0] = False
         engine._restart()
-    assert steps[3:] == ["session", "functions"], "no cycle, and so no statement, without the functions"
-
-    monkeypatch.setattr(engine_module, "_answers", lambda spark: True)
-    failing[0] = False
-    engine._restart()
-    engine._restart()
-    assert steps[5:] == ["functions", "query", "query"]
+        engine._restart()
+        assert steps[5:] == ["functions", "query", "query"]
+    finally:
+        engine.stop()

@@ -5,19 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from penstock.expr import evaluate
+from penstock.expr.evaluate import evaluate_mask
 from penstock.expr.expression import Call, Column, Literal, to_json
 from penstock.pipeline.history import HistoryReader, HistoryRequest
 from penstock.types import BOOLEAN, TEXT
 from tests.support.pipe import Pipe
+from tests.support.watched import watched
 
 NORTH = Call("eq", (Column("place", TEXT), Literal("north", TEXT)), BOOLEAN)
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_history_with_many_versions_looks_at_those_of_its_rows(
-    pipe: Pipe, seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_history_with_many_versions_looks_at_those_of_its_rows(pipe: Pipe, seed: int) -> None:
     rng = np.random.default_rng(seed)
     pipe.probes()
     expected = []
@@ -37,9 +36,8 @@ def test_history_with_many_versions_looks_at_those_of_its_rows(
         end=offset.data[table.id], static_predicate=to_json(NORTH),
     )  # fmt: skip
     looked: list[int] = []
-    real = evaluate.evaluate_mask
-    monkeypatch.setattr(evaluate, "evaluate_mask", lambda e, c, rows, *a: looked.append(rows) or real(e, c, rows, *a))
-    reader = HistoryReader({"request": request.to_option()})
-    batches = [batch for task in reader.partitions() for batch in reader.read(task)]
+    with watched(evaluate_mask, tell=lambda given: looked.append(given["rows"])):
+        reader = HistoryReader({"request": request.to_option()})
+        batches = [batch for task in reader.partitions() for batch in reader.read(task)]
     assert [v for batch in batches for v in batch.column(0).to_pylist()] == expected
     assert len(expected) > 2 and 0 < sum(looked) <= offset.data[table.id]

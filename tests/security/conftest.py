@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock.database.database import Database
 from penstock.security.users import Cost, Users
 from penstock.settings import Settings
 from tests.server.asgi import Http
@@ -19,8 +20,8 @@ ROLES = ("read", "write", "admin")
 class World:
     """One server with users of each role and a token of each; `http` sends as nobody unless told."""
 
-    def __init__(self, folder: Path) -> None:
-        self.pipe = Pipe(folder / "data")
+    def __init__(self, folder: Path, make: type[Database] = Database) -> None:
+        self.pipe = Pipe(folder / "data", make=make)
         self.db = self.pipe.db
         self.db.users = Users(self.pipe.folder, clock=self.pipe.clock, cost=CHEAP)
         self.pipe.probes()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +15,6 @@ import typer
 from penstock.cli import serve as serve_command
 from penstock.cli.backup import copy_backup
 from penstock.cycle.folder import DataFolder, FolderLock
-from penstock.errors import error
 from tests.support.pipe import Pipe
 
 
@@ -69,16 +69,11 @@ def test_a_folder_that_was_open_to_others_is_closed_at_the_start_and_the_log_say
         assert not caplog.text
 
 
-def test_serving_begins_with_a_private_umask(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_serving_begins_with_a_private_umask() -> None:
     before = os.umask(0o022)
     try:
-
-        def stop_here(_: object) -> None:
-            raise error("address_in_use", address="x", detail="as far as this test goes")
-
-        monkeypatch.setattr(serve_command, "listen", stop_here)
-        with pytest.raises(typer.Exit):
-            serve_command.serve()
+        with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(typer.Exit):
+            serve_command.serve(port=taken.getsockname()[1])
         assert os.umask(0o022) == 0o077
     finally:
         os.umask(before)

@@ -5,6 +5,7 @@ Most tests bind only, so all names that Spark lists are tried in every position.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +16,6 @@ from penstock.errors import CONDITIONS, PenstockError
 from penstock.functions.regular_expressions import FUNCTIONS as TEXT_FUNCTIONS
 from penstock.functions.regular_expressions import SPARK_PREFIX
 from penstock.security.caller import Caller, acting_as
-from penstock.sql.binding import calls
 from penstock.sql.functions import FUNCTIONS
 from penstock.sql.plan import SparkPlan
 from penstock.sql.spark.text_check import check_spark_text
@@ -135,7 +135,7 @@ def world() -> World:
 @pytest.fixture(autouse=True)
 def no_suggestions(monkeypatch: pytest.MonkeyPatch) -> None:
     """Looking for the nearest name takes longer than everything else, and is tested in test_errors."""
-    monkeypatch.setattr(calls, "missing_hint", lambda name, own: None, raising=False)
+    monkeypatch.setattr(difflib, "get_close_matches", lambda *_, **__: [])
 
 
 def asked(world: World, sql: str) -> str:

@@ -6,6 +6,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -14,6 +15,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.cancellation import check
+from penstock.database.database import Database
 from penstock.errors import PenstockError
 from penstock.security.caller import acting_as, current_caller
 from penstock.settings import Settings
@@ -41,6 +43,28 @@ class BusySpark:
             self.running -= 1
 
 
+class HeldUp(Database):
+    """A test may hold some of its calls up."""
+
+    before_waiting: Callable[[], None] = staticmethod(lambda: None)
+    before_registering: Callable[[], None] = staticmethod(lambda: None)
+
+    def wait_for_own_writes(self) -> None:
+        self.before_waiting()
+        super().wait_for_own_writes()
+
+    def register(self, *arguments: Any, **named: Any) -> list[dict[str, Any]]:
+        self.before_registering()
+        return super().register(*arguments, **named)
+
+
+@pytest.fixture
+def open_world(tmp_path: Path) -> Iterator[World]:
+    found = World(tmp_path, HeldUp)
+    yield found
+    found.close()
+
+
 def until(holds: Callable[[], bool], what: str = "it", seconds: float = 60.0) -> None:
     deadline = time.monotonic() + seconds
     while not holds():
@@ -52,6 +76,7 @@ class Plant:
     """A server with two readers and an admin, whose Spark is busy."""
 
     def __init__(self, world: World, live: Live) -> None:
+        assert isinstance(world.db, HeldUp)
         self.db = world.db
         self.live = live
         self.spark = BusySpark()
@@ -135,21 +160,19 @@ def test_another_user_gets_a_turn_at_once_and_too_many_of_one_user_are_refused(p
     assert set(plant.conditions()) == {"done"}
 
 
-def test_a_user_whose_light_statements_hang_holds_up_no_other_user(
-    plant: Plant, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_user_whose_light_statements_hang_holds_up_no_other_user(plant: Plant) -> None:
     """Such as those that wait for the first answer of a query: they take no turn of the others, and few threads."""
-    wait, hung = plant.db.wait_for_own_writes, threading.Semaphore(0)
+    hung = threading.Semaphore(0)
 
     def hang() -> None:
         caller = current_caller()
         if caller is None or caller.name != "rita":
-            return wait()
+            return
         hung.release()
         while not plant.spark.done.wait(0.002):
             check()
 
-    monkeypatch.setattr(plant.db, "wait_for_own_writes", hang)
+    plant.db.before_waiting = hang
     plant.ask("rita", 60, "SELECT * FROM hot")
     for _ in range(4):
         assert hung.acquire(timeout=60)
@@ -179,14 +202,13 @@ def test_the_texts_of_one_users_statements_take_bounded_memory(plant: Plant, mon
 
 def test_the_definitions_that_one_user_sends_take_bounded_memory(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("penstock.server.http.thread_pools.CALLS_MAX_BYTES", 1 << 20)
-    register, begun = plant.db.register, threading.Event()
+    begun = threading.Event()
 
-    def hang(*arguments: Any) -> Any:
+    def hang() -> None:
         begun.set()
         plant.spark.done.wait(60)
-        return register(*arguments)
 
-    monkeypatch.setattr(plant.db, "register", hang)
+    plant.db.before_registering = hang
     body = {"queries": [{"name": "long", "sql": f"SELECT value FROM probes -- {'x' * 700_000}"}]}
     first = threading.Thread(
         target=lambda: plant.outcomes.append(plant.http("POST", "/v1/queries", "write", json=body))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from penstock import __version__
-from penstock.views.results import Health
 from tests.security.conftest import World
+from tests.sensors.mqtt_world import wait_until
 
 PATHS = (
     "/",
@@ -27,10 +27,17 @@ PATHS = (
 )
 
 
-def test_health_without_a_role_is_one_word(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_health_without_a_role_is_one_word(world: World) -> None:
     assert world.http.get("/v1/health").json() == {"ready": True, "reason": "ready", "details": {}}
-    failed = Health(False, "the pipeline is being restarted: /srv/data/log/7 cannot be read", {"damage": ["x"]})
-    monkeypatch.setattr(world.db, "health", lambda: failed)
+    (service,) = world.db.follower.services()
+
+    def fail() -> float | None:
+        raise OSError("/srv/data/log/7 cannot be read")
+
+    service.step = fail
+    wait_until(lambda: not world.db.health().ready)
+    failed = world.db.health()
+    assert "/srv/data/log/7" in failed.reason and failed.details
     answer = world.http.get("/v1/health")
     assert answer.status_code == 503
     assert answer.json() == {"ready": False, "reason": "unready", "details": {}}

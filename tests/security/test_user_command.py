@@ -11,7 +11,8 @@ from typer.testing import CliRunner
 from penstock.cli.main import app
 from penstock.cli.shell import DiscreetHistory
 from penstock.errors import PenstockError
-from penstock.security.users import Users
+from penstock.security import users
+from penstock.security.users import Cost, Users
 from penstock.server.http.listener import check_exposure
 from penstock.settings import Settings
 
@@ -20,7 +21,7 @@ runner = CliRunner()
 
 @pytest.fixture(autouse=True)
 def cheap(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("penstock.security.users.Cost.__init__.__defaults__", (1, 1, 1))
+    monkeypatch.setattr(users, "PASSWORD_COST", Cost(1, 1, 1))
     monkeypatch.chdir(tmp_path)
 
 

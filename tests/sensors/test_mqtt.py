@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -161,23 +163,20 @@ def test_retained_messages_are_old_and_taken_only_where_that_is_wanted(plant: Pl
 def test_nothing_is_acknowledged_and_not_much_is_read_while_the_log_takes_nothing(
     plant: Plant, publisher: Publisher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from penstock.errors import error
-
     plant.create(SITES, options=f"{TOPIC}, in_flight '20'")
-    inbox = plant.db.sources._running[plant.db.catalog_table("probes").id][1]
-    push = inbox._push
+    sync, full = os.fsync, True
 
-    def full(*_: object) -> None:
-        raise error("disk_full")
+    def write(descriptor: int) -> None:
+        if full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        sync(descriptor)
 
-    monkeypatch.setattr(inbox, "_push", full)
+    monkeypatch.setattr(os, "fsync", write)
     publisher.send((f"plant/a/{n % 3}/gas", reading(n)) for n in range(300))
     wait_until(lambda: "full" in str(plant.facts()["last_error"]) and plant.facts()["in_flight"] > 0)
     assert plant.facts()["in_flight"] <= 20
     assert plant.facts()["messages"] <= 20
-    for _, _, source in plant.db.sources._running.values():
-        source._delivery._push = push
-    monkeypatch.setattr(inbox, "_push", push)
+    full = False
     plant.wait_for(300)
     assert [row[0] for row in plant.rows("seq")] == list(range(300))
 

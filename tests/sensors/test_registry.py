@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from importlib.metadata import EntryPoint
+from pathlib import Path
 
 import pytest
 
@@ -89,16 +89,13 @@ def test_a_class_of_ones_own_is_created_with_its_own_options() -> None:
     assert isinstance(sensor, Sensor) and sensor.read().rows == ((3.0,),)
 
 
-def test_a_package_brings_a_connector_by_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
-    points = [
-        EntryPoint("dial", "tests.sensors.test_registry:Dial", registry.GROUP),
-        EntryPoint("broken", "no.such.module:X", registry.GROUP),
-    ]
-
-    def entry_points(group: str, name: str | None = None) -> list[EntryPoint]:
-        return [p for p in points if p.group == group and name in (None, p.name)]
-
-    monkeypatch.setattr(registry, "entry_points", entry_points)
+def test_a_package_brings_a_connector_by_entry_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "dials-1.0.dist-info"
+    package.mkdir()
+    (package / "METADATA").write_text("Metadata-Version: 2.1\nName: dials\nVersion: 1.0\n")
+    points = "dial = tests.sensors.test_registry:Dial\nbroken = no.such.module:X\n"
+    (package / "entry_points.txt").write_text(f"[{registry.GROUP}]\n{points}")
+    monkeypatch.syspath_prepend(tmp_path)
     registry.forget_entry_points()
     try:
         assert registry.find_connector("dial").sentence == "A dial on the wall."

@@ -90,6 +90,7 @@ class FakeDatabase:
         self.asked_as_of: list[int | str | None] = []
         self.readings: list[dict[str, Any]] = []
         self.receipts: dict[str, IngestReceipt] = {}
+        self.asked_tables: list[str] = []  # of each push, refused or not
         self.pushes: list[tuple[str, str | None, int]] = []
         self.events: dict[str, dict[int, Event]] = {}
         self.definitions = {"gas_alarm": "SELECT location, ppm FROM sensors WHERE ppm > 35"}
@@ -145,6 +146,7 @@ class FakeDatabase:
             self.endless -= 1
 
     def push(self, table: str, data: Any, idempotency_key: str | None = None) -> IngestReceipt:
+        self.asked_tables.append(table)
         if self.fail_pushes:
             self.fail_pushes -= 1
             raise error("too_busy", detail="the queue is full")

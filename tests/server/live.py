@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from penstock.server.app import Server, configured, create_app, url_of
+from penstock.server.http.access import RateLimits
 from penstock.server.http.context import Lifecycle
 from penstock.server.http.listener import bind
 from penstock.settings import Settings
@@ -18,10 +19,13 @@ from tests.server.fake import FakeDatabase
 class Live:
     """A running server. `stop` ends it as SIGTERM would; `start` brings it back at the same address."""
 
-    def __init__(self, database: FakeDatabase, settings: Settings, grace_s: int = 2) -> None:
+    def __init__(
+        self, database: FakeDatabase, settings: Settings, grace_s: int = 2, rates: RateLimits | None = None
+    ) -> None:
         self._database = database
         self._settings = settings
         self._grace_s = grace_s
+        self._rates = rates
         self._port = 0
         self.url = ""
         self.send_buffer_bytes = 0
@@ -34,7 +38,7 @@ class Live:
         if self.send_buffer_bytes:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self.send_buffer_bytes)
         lifecycle = Lifecycle()
-        self.app = create_app(self._database, self._settings, lifecycle)
+        self.app = create_app(self._database, self._settings, lifecycle, self._rates)
         self._server = Server(configured(self.app, self._settings, self._grace_s), lifecycle)
         self._loop = asyncio.new_event_loop()
         serve = self._server.serve([listener])
@@ -56,8 +60,10 @@ class Live:
 
 
 @contextmanager
-def serving(database: FakeDatabase, settings: Settings | None = None, grace_s: int = 2) -> Iterator[Live]:
-    live = Live(database, settings or Settings(), grace_s)
+def serving(
+    database: FakeDatabase, settings: Settings | None = None, grace_s: int = 2, rates: RateLimits | None = None
+) -> Iterator[Live]:
+    live = Live(database, settings or Settings(), grace_s, rates)
     live.start()
     try:
         yield live

@@ -14,6 +14,7 @@ from penstock.server.http import decode
 from penstock.server.http.decode import ARROW, CSV, JSON, NDJSON, PARQUET, BodyLimits, NeedsRoom, decode_readings
 from penstock.server.http.unpacked_size import _Table
 from penstock.settings import Settings
+from penstock.streams.ingest.readings import IngestReceipt
 from tests.security.bombs import arrow_stream, parquet_file
 from tests.server.asgi import Http
 from tests.server.fake import FakeDatabase
@@ -77,13 +78,16 @@ def test_one_wide_character_makes_a_text_four_times_as_large() -> None:
     assert need.value.size < 2 * MB
 
 
-def test_the_budget_has_what_bodies_unpack_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    database = FakeDatabase()
-    http = Http(database, Settings())
-    budget = http.app.state.context.budget
+def test_the_budget_has_what_bodies_unpack_to() -> None:
     held: list[int] = []
-    push = database.push
-    monkeypatch.setattr(database, "push", lambda *a: (held.append(budget.used), push(*a))[1])
+
+    class Noting(FakeDatabase):
+        def push(self, *arguments: Any) -> IngestReceipt:
+            held.append(budget.used)
+            return super().push(*arguments)
+
+    http = Http(Noting(), Settings())
+    budget = http.app.state.context.budget
     body = arrow_stream(pa.table({"sensor_id": np.ones(400_000, np.int64)}), "zstd")
     answer = http.post("/v1/tables/sensors/readings", content=body, headers={"Content-Type": ARROW})
     assert answer.status_code == 200

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.server.routes import events
+from penstock.views.results import Event
 from tests.server.fake import FakeDatabase, FakeSubscription
 from tests.server.live import Live, serving
 
@@ -128,13 +129,21 @@ def test_silence_is_broken_by_pings_that_carry_the_cycle(
         assert next(frame for frame in found if "id" in frame) == {"event": "ping", "data": "{}", "id": "12"}
 
 
-def test_a_surprise_ends_the_stream_with_an_error_that_says_nothing_of_the_inside(
-    live: Live, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    def surprise(*_: object) -> None:
-        raise KeyError("a table of the inside")
+class Surprising(FakeDatabase):
+    """Its subscriptions fail in a way that no part of the server expects."""
 
-    monkeypatch.setattr(FakeSubscription, "next", surprise)
+    def subscribe(self, name: str, from_cycle: int | None = None, changes: bool = False) -> FakeSubscription:
+        class Surprise(FakeSubscription):
+            def next(self, timeout_s: float) -> Event | None:
+                raise KeyError("a table of the inside")
+
+        return Surprise(self, name, from_cycle or 0)
+
+
+def test_a_surprise_ends_the_stream_with_an_error_that_says_nothing_of_the_inside(
+    live: Live, caplog: pytest.LogCaptureFixture
+) -> None:
+    live.app.state.context = _with_database(live, Surprising())
     with reading(live) as found:
         frame = next(found)
         assert frame["event"] == "error" and next(found, None) is None

@@ -12,6 +12,7 @@ import pytest
 from penstock.database.status import LINES
 from penstock.settings import Settings
 from penstock.streams.ingest.input_counts import InputCounts
+from penstock.streams.log import stream_log
 from penstock.streams.log.segment_rows import read_slice
 from penstock.streams.log.segments import list_segments, slices
 from tests.server.asgi import Http
@@ -227,14 +228,14 @@ def test_clients_of_version_1_find_what_they_ask_for_first(influx: Influx) -> No
     assert influx.http.post("/query", data={"q": "SELECT * FROM cpu"}).status_code == 400
 
 
-def test_a_full_log_says_try_again(influx: Influx, monkeypatch: pytest.MonkeyPatch) -> None:
-    from penstock.errors import error
-
-    def busy(*_: object) -> None:
-        raise error("too_busy", detail="the queue is full")
-
-    monkeypatch.setattr(influx.db.lines, "_push", busy)
-    response = influx.write(f"cpu,host=a,cpu=x usage_idle=1 {NOW_NS}")
+def test_a_full_log_says_try_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream_log, "WAIT_FOR_ROOM_S", 0.05)
+    influx = Influx(tmp_path)
+    influx.db.execute(CPU)
+    influx.write(f"cpu,host=a,cpu=x usage_idle=1 {NOW_NS - 1000}")  # the sensor is known
+    with influx.db.log.still():
+        response = influx.write(f"cpu,host=a,cpu=x usage_idle=1 {NOW_NS}")
+    influx.close()
     assert (response.status_code, response.json()["code"]) == (503, "unavailable")
     assert response.headers["retry-after"] == "2"
     assert influx.db.lines.counts.as_dict()["refused"] == {"too_busy": 1}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from threading import Event
@@ -16,6 +16,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
 from penstock.server.http import decode
+from penstock.server.http.access import RateLimits
 from penstock.server.routes.system import status_samples
 from penstock.settings import Settings
 from tests.server.asgi import Http
@@ -112,7 +113,18 @@ def test_a_bad_frame_is_told_and_the_next_one_may_be_better(live: Live) -> None:
     assert sample in list(status_samples({"inputs": {"websocket": counts}}))
 
 
-def test_frames_count_as_requests_and_wait_for_their_turn(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+class Turns(RateLimits):
+    """`take` says how long a client has to wait."""
+
+    def __init__(self, take: Callable[[str], float]) -> None:
+        super().__init__(per_s=0.0, burst=0.0)
+        self._take = take
+
+    def take(self, client: str) -> float:
+        return self._take(client)
+
+
+def test_frames_count_as_requests_and_wait_for_their_turn(database: FakeDatabase) -> None:
     waits = iter([0.0, 0.0, 0.01, 0.01, 0.0])  # to come in; the first frame at once, the second at the third attempt
     clients: list[str] = []
 
@@ -120,8 +132,7 @@ def test_frames_count_as_requests_and_wait_for_their_turn(live: Live, monkeypatc
         clients.append(client)
         return next(waits)
 
-    monkeypatch.setattr(live.app.state.context.rates, "take", take)
-    with sending(live) as socket:
+    with serving(database, rates=Turns(take)) as live, sending(live) as socket:
         for _ in range(2):
             socket.send(json.dumps(ROWS))
             assert told(socket)["accepted"] == len(ROWS)
@@ -138,9 +149,8 @@ def test_a_frame_that_waits_for_its_turn_is_given_up_when_the_server_closes(data
             asked.set()
         return found
 
-    with serving(database) as live:
+    with serving(database, rates=Turns(take)) as live:
         context = live.app.state.context
-        context.rates.take = take
         with sending(live) as socket:
             socket.send(json.dumps(ROWS))
             assert asked.wait(60)

@@ -12,6 +12,7 @@ from penstock.errors import PenstockError, error
 from penstock.server.models import QueryChange
 from penstock.server.routes.queries import change_statements
 from penstock.server.routes.system import Scrape, families, status_samples
+from penstock.settings import Settings
 from penstock.views.results import Health
 from tests.server.asgi import Http
 from tests.server.fake import FakeDatabase
@@ -144,19 +145,26 @@ def test_a_backup_needs_a_new_absolute_path(http: Http, database: FakeDatabase, 
     assert database.backups == [tmp_path / "copy"]
 
 
-def test_a_backup_that_fails_leaves_no_folder(
-    http: Http, database: FakeDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def half(target: Path, link: bool) -> None:
+class FullDisk(FakeDatabase):
+    """The first backup finds no room."""
+
+    has_room = False
+
+    def backup(self, target: Path, link: bool = False) -> list[str]:
+        if self.has_room:
+            return super().backup(target, link)
+        self.has_room = True
         assert not target.exists()  # the database writes aside and renames, or takes its half away
         raise error("engine_failed", detail="the disk is full")
 
-    with monkeypatch.context() as broken:
-        broken.setattr(database, "backup", half)
-        answer = http.post("/v1/backup", json={"target": f"{tmp_path}/copy"})
+
+def test_a_backup_that_fails_leaves_no_folder(tmp_path: Path) -> None:
+    http = Http(FullDisk(), Settings())
+    answer = http.post("/v1/backup", json={"target": f"{tmp_path}/copy"})
     assert answer.json()["error"]["condition"] == "engine_failed"
     assert list(tmp_path.iterdir()) == []
     assert http.post("/v1/backup", json={"target": f"{tmp_path}/copy"}).status_code == 200
+    http.close()
 
 
 def test_the_api_describes_itself_with_examples(http: Http) -> None:

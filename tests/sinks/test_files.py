@@ -91,7 +91,14 @@ def test_killed_between_the_file_and_emptying_what_it_came_from(
 ) -> None:
     out = opened(tmp_path)
     out.deliver(batch(1, 1.0))
-    monkeypatch.setattr(files.Files, "_begin_anew", lambda _: (_ for _ in ()).throw(OSError("killed")))
+    rename = os.rename
+
+    def killed(source: Path, target: Path) -> None:
+        if target.name == "open.arrows":
+            raise OSError("killed")
+        rename(source, target)
+
+    monkeypatch.setattr(os, "rename", killed)
     CLOCK.advance(300 * SECOND)
     with pytest.raises(OSError):
         out.tick()

@@ -11,10 +11,11 @@ import pytest
 
 from penstock.cancellation import Cancellation, cancelled_by, check
 from penstock.errors import PenstockError
-from penstock.operators.base import log_reader
 from penstock.operators.base.open_files import OpenFiles
+from penstock.streams.log.segment_rows import read_slice
 from tests.operators.sparksql.test_live_runner import COUNT, until
 from tests.support.pipe import Pipe
+from tests.support.watched import watched
 from tests.views.test_next_edge import create_spark_query
 
 SEGMENTS = 12
@@ -29,9 +30,7 @@ FROM_THE_LOG = {
 
 
 @pytest.mark.parametrize("question", FROM_THE_LOG.values(), ids=FROM_THE_LOG)
-def test_a_question_that_reads_the_log_ends_between_two_pieces(
-    pipe: Pipe, question: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_question_that_reads_the_log_ends_between_two_pieces(pipe: Pipe, question: str) -> None:
     pipe.probes()
     pipe.db.execute(
         "CREATE QUERY seen AS SELECT value, place FROM probes WHERE value > 0 BEGIN (NOW - 1 HOUR) END (NOW)"
@@ -42,23 +41,11 @@ def test_a_question_that_reads_the_log_ends_between_two_pieces(
     assert pipe.db.execute(question).table.num_rows
     pipe.push(100.0)  # what was kept of the answer before does not do
     pipe.engine.drain()
-    cancellation, pieces = Cancellation(), []
-    read, slices = OpenFiles.read, log_reader.read_slice
-
-    def noted(work: Any) -> Any:
-        def call(*args: Any, **more: Any) -> Any:
-            pieces.append(1)
-            cancellation.cancel("in the middle of it")
-            return work(*args, **more)
-
-        return call
-
-    monkeypatch.setattr(OpenFiles, "read", noted(read))
-    monkeypatch.setattr(log_reader, "read_slice", noted(slices))
-    with cancelled_by(cancellation), pytest.raises(PenstockError, match="in the middle of it") as caught:
+    cancellation = Cancellation()
+    reading = watched(OpenFiles.read, read_slice, tell=lambda _: cancellation.cancel("in the middle of it"))
+    with cancelled_by(cancellation), reading, pytest.raises(PenstockError, match="in the middle of it") as caught:
         pipe.db.execute(question)
     assert caught.value.condition == "statement_cancelled"
-    monkeypatch.undo()
     # Nothing of it stays: the next one is answered, by whatever the server keeps.
     assert pipe.db.execute(question).table.num_rows
     assert pipe.db.running_statements() == []

@@ -100,9 +100,16 @@ def test_the_other_refusals_are_named_beside_the_first(pipe: Pipe) -> None:
     assert done[3]["error"]["condition"] == "already_exists"
 
 
-def test_a_query_may_read_one_that_stands_before_it_in_the_script(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
+class AnySpark:
+    """Accepts every query."""
+
+    def run(self, *_: object) -> pa.Table:
+        return pa.table({})
+
+
+def test_a_query_may_read_one_that_stands_before_it_in_the_script(pipes: Callable[..., Pipe]) -> None:
+    pipe = pipes(spark=AnySpark)
     pipe.probes()
-    monkeypatch.setattr(pipe.db.evaluator, "admit", lambda *_: None)
     pipe.set_intervals(own_writes_s=0.0)
     pipe.db.execute(f"{script(2)} CREATE QUERY above AS SELECT count(*) FROM q1; CREATE QUERY last AS {HOT.format(9)}")
     assert names(pipe) == ["above", "last", "q0", "q1"]
@@ -160,13 +167,8 @@ def test_a_script_whose_queries_read_each_other_registers_all_or_none(pipe: Pipe
     assert (refused.value.query, refused.value.index) == ("bad", 3) and names(pipe) == []
 
 
-def test_a_reader_that_spark_runs_is_tried_with_the_queries_of_its_call(
-    pipe: Pipe, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_reader_that_spark_runs_is_tried_with_the_queries_of_its_call(pipes: Callable[..., Pipe]) -> None:
     """Spark is asked whether it accepts a query before the ones that it reads are anywhere but in this call."""
-    pipe.probes()
-    pipe.push(3.0)
-    pipe.engine.drain()
     tried: list[tuple[list[str], list[str]]] = []
 
     class Runner:
@@ -176,7 +178,10 @@ def test_a_reader_that_spark_runs_is_tried_with_the_queries_of_its_call(
             assert plan.relations[0].name in given or plan.relations[0].kind == "query"
             return pa.table({})
 
-    monkeypatch.setattr(pipe.db.evaluator, "_runner", Runner)
+    pipe = pipes(spark=Runner)
+    pipe.probes()
+    pipe.push(3.0)
+    pipe.engine.drain()
     pipe.db.register(
         [
             ("hot", HOT.format(5)),
@@ -221,9 +226,9 @@ def test_many_are_dropped_together_or_none(pipe: Pipe) -> None:
     assert names(pipe) == []
 
 
-def test_what_is_dropped_with_its_users_needs_no_cascade(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_dropped_with_its_users_needs_no_cascade(pipes: Callable[..., Pipe]) -> None:
+    pipe = pipes(spark=AnySpark)
     pipe.probes()
-    monkeypatch.setattr(pipe.db.evaluator, "admit", lambda *_: None)
     pipe.set_intervals(own_writes_s=0.0)
     pipe.db.execute(f"{script(2)} CREATE QUERY above AS SELECT count(*) FROM q1")
     with pytest.raises(PenstockError, match='query "q1" is used by query "above"'):

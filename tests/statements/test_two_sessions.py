@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from types import ModuleType
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -11,22 +11,25 @@ import pytest
 from penstock.catalog.model import NewQuery
 from penstock.errors import PenstockError
 from penstock.statements import query_statements
+from penstock.statements.select import plan_of
 from tests.support.pipe import Pipe
+from tests.support.watched import watched
 
 FUNCTION = "CREATE FUNCTION high(x DOUBLE) RETURNS BOOLEAN LANGUAGE python AS $$ return x > {} $$"
 
 
-def meanwhile(monkeypatch: pytest.MonkeyPatch, module: ModuleType, other: Callable[[], object]) -> None:
+@contextmanager
+def meanwhile(other: Callable[[], object]) -> Iterator[None]:
     """Once, after a statement was planned and before it is written, another session does something."""
-    real = module.plan_of
+    done: list[int] = []
 
-    def planned(*args: object, **kwargs: object) -> object:
-        monkeypatch.setattr(module, "plan_of", real)
-        made = real(*args, **kwargs)
-        other()
-        return made
+    def once(_: object) -> None:
+        if not done:
+            done.append(1)
+            other()
 
-    monkeypatch.setattr(module, "plan_of", planned)
+    with watched(plan_of, tell=once, when="return", by=query_statements.__name__):
+        yield
 
 
 def replace_table(pipe: Pipe) -> None:
@@ -41,15 +44,14 @@ def replace_function(pipe: Pipe) -> None:
 
 @pytest.mark.parametrize(("kind", "other"), [("table", replace_table), ("function", replace_function)])
 def test_a_query_is_not_registered_over_something_else_of_the_same_name(
-    pipe: Pipe, monkeypatch: pytest.MonkeyPatch, kind: str, other: Callable[[Pipe], None]
+    pipe: Pipe, kind: str, other: Callable[[Pipe], None]
 ) -> None:
     pipe.probes()
     pipe.db.execute(FUNCTION.format(1))
     pipe.push(2.0)
     pipe.engine.drain()
     text = "CREATE QUERY seen AS SELECT value FROM probes WHERE high(value) BEGIN (NOW - 1 HOUR) END (NOW)"
-    meanwhile(monkeypatch, query_statements, lambda: other(pipe))
-    with pytest.raises(PenstockError) as refused:
+    with meanwhile(lambda: other(pipe)), pytest.raises(PenstockError) as refused:
         pipe.db.execute(text)
     assert refused.value.condition == f"{kind}_not_found"
     assert refused.value.hint == f"another {kind} of that name came while the query was planned; try again"
@@ -102,29 +104,28 @@ def test_a_query_over_a_table_that_is_gone_fails_alone(pipe: Pipe) -> None:
     assert pipe.answer("fine") == [2.0, 3.0]
 
 
-def test_two_changes_of_a_window_at_once_are_both_made(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_changes_of_a_window_at_once_are_both_made(pipe: Pipe) -> None:
     pipe.probes()
     pipe.db.execute("CREATE QUERY seen AS SELECT value FROM probes BEGIN (NOW - 1 HOUR) END (NOW)")
-    meanwhile(monkeypatch, query_statements, lambda: pipe.db.execute("ALTER QUERY seen SET END (NOW - 1 SECOND)"))
-    pipe.db.execute("ALTER QUERY seen SET BEGIN (NOW - 2 HOURS)")
+    with meanwhile(lambda: pipe.db.execute("ALTER QUERY seen SET END (NOW - 1 SECOND)")):
+        pipe.db.execute("ALTER QUERY seen SET BEGIN (NOW - 2 HOURS)")
     pipe.engine.drain()
     assert pipe.db.query("seen")["window"] == "BEGIN (NOW - 2h) END (NOW - 1s)"
 
 
-def test_a_query_that_took_the_name_keeps_what_it_asks(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_query_that_took_the_name_keeps_what_it_asks(pipe: Pipe) -> None:
     def replace_query() -> None:
         pipe.db.execute("DROP QUERY seen")
         pipe.db.execute("CREATE QUERY seen AS SELECT place FROM probes BEGIN (NOW - 5 SECONDS) END (NOW)")
 
     pipe.probes()
     pipe.db.execute("CREATE QUERY seen AS SELECT value FROM probes BEGIN (NOW - 1 HOUR) END (NOW)")
-    meanwhile(monkeypatch, query_statements, replace_query)
-    pipe.db.execute("ALTER QUERY seen SET BEGIN (NOW - 2 HOURS)")
+    with meanwhile(replace_query):
+        pipe.db.execute("ALTER QUERY seen SET BEGIN (NOW - 2 HOURS)")
     assert pipe.db.catalog.state.queries["seen"].sql.startswith("SELECT place FROM probes")
     pipe.push(2.0)
     pipe.engine.drain()
     assert pipe.answer("seen", "place") == ["north"]
-    meanwhile(monkeypatch, query_statements, lambda: pipe.db.execute("DROP QUERY seen"))
-    with pytest.raises(PenstockError) as refused:
+    with meanwhile(lambda: pipe.db.execute("DROP QUERY seen")), pytest.raises(PenstockError) as refused:
         pipe.db.execute("ALTER QUERY seen SET BEGIN (NOW - 3 HOURS)")
     assert refused.value.condition == "query_not_found"

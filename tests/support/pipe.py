@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,20 +18,31 @@ TABLE = "CREATE TABLE probes (id INT PRIMARY KEY, place TEXT, reading STREAM (va
 
 
 class Pipe:
-    """One data folder, opened and opened again, on a clock that stands still until it is moved."""
+    """One data folder, opened and opened again, on a clock that stands still until it is moved.
+
+    `spark` gives what evaluates Spark SQL, and `make` makes the database.
+    """
 
     def __init__(
-        self, folder: Path, began_us: int = BEGAN_US, intervals: Intervals = Intervals(), **settings: Any
+        self,
+        folder: Path,
+        began_us: int = BEGAN_US,
+        intervals: Intervals = Intervals(),
+        spark: Callable[[], Any] | None = None,
+        make: type[Database] = Database,
+        **settings: Any,
     ) -> None:
         self.folder = folder
         self._intervals = intervals
         self.clock = ManualClock(began_us)
         self._settings = settings
+        self._runner = {"runner": lambda *_: spark} if spark is not None else {}
+        self._make = make
         self.open()
 
     def open(self) -> None:
         settings = Settings(data=str(self.folder), group_commit_ms=0, **self._settings)
-        self.db = Database(settings, self.clock, self._make_engine, self._intervals)  # type: ignore[arg-type]
+        self.db = self._make(settings, self.clock, self._make_engine, self._intervals, **self._runner)  # type: ignore[arg-type]
         self.db.start()
         # Its thread would merge and remove at moments that no test chose.
         self.db.housekeeper.close()

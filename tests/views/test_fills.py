@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
 from penstock.cycle import cut
 from penstock.cycle.cut import Limits
+from penstock.sql.plan import plan_from_json
 from tests.support.pipe import Pipe
+from tests.support.watched import watched
 
 
 def test_retention_that_passes_a_fill_in_progress_does_not_fail_the_query(pipe: Pipe) -> None:
@@ -49,9 +49,7 @@ def test_a_history_that_is_being_read_is_read_to_its_end_whatever_strategy_comes
     assert pipe.answer("seen") == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
 
 
-def test_fills_of_several_tables_go_on_without_reading_their_plans_again(
-    pipe: Pipe, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_fills_of_several_tables_go_on_without_reading_their_plans_again(pipe: Pipe) -> None:
     pipe.probes()
     pipe.db.execute("CREATE TABLE others (id INT PRIMARY KEY, reading STREAM (value DOUBLE))")
     pipe.db.execute("INSERT INTO others VALUES (1, NULL)")
@@ -64,9 +62,9 @@ def test_fills_of_several_tables_go_on_without_reading_their_plans_again(
     limits = Limits(1000, 4)
     pipe.engine.cycle(limits)
     read: list[object] = []
-    monkeypatch.setattr(cut, "plan_from_json", read.append)
-    while pipe.engine.position().fill:
-        pipe.engine.cycle(limits)
+    with watched(plan_from_json, tell=read.append, by=cut.__name__):
+        while pipe.engine.position().fill:
+            pipe.engine.cycle(limits)
     assert read == []
     assert pipe.answer("of_probes") == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
     assert pipe.answer("of_others") == [10.0, 11.0, 12.0, 13.0, 14.0, 15.0]

@@ -42,6 +42,7 @@ from penstock.operators.sparksql.evaluation_rows import Evaluation
 from penstock.operators.sparksql.evaluator import Evaluator
 from penstock.operators.sparksql.live_runner import LiveRunner
 from penstock.pipeline.engine import Engine
+from penstock.pipeline.spark_sql import SparkRunner
 from penstock.security.audit import Audit
 from penstock.security.users import Users
 from penstock.sensors.address_rules import rules_of
@@ -83,8 +84,10 @@ class Database(Parts):
         clock: Clock | None = None,
         engine: Callable[..., Engine] = Engine,
         intervals: Intervals = Intervals(),
+        runner: Callable[[Engine, DataFolder, int], Callable[[], SparkRunner]] = LiveRunner,
     ) -> None:
         self._make_engine = engine
+        self._make_runner = runner
         self._intervals = intervals
         self.settings = settings
         self.clock = clock or GuardedClock(step_max_us=settings.clock_step_max_s * SECOND)
@@ -153,7 +156,7 @@ class Database(Parts):
             self.usage = Usage(self.folder.root / "usage.json")
             self.completeness = Completeness(self.standing)
             self.sampler = Sampler(self.log, self.ingest, self.sensor_tables)
-            runner = LiveRunner(self.engine, self.folder, self.settings.result_max_rows)
+            runner = self._make_runner(self.engine, self.folder, self.settings.result_max_rows)
             self.evaluator = Evaluator(
                 runner, self.standing, self.settings, self.system.for_plan, self.costs.note_evaluation
             )

@@ -28,7 +28,7 @@ from penstock.cycle.folder import DataFolder
 from penstock.cycle.offset import Offset, offset_from_json
 from penstock.errors import error
 from penstock.pipeline.jobs import CYCLE_POOL, cycle_workers, history_workers, in_pool, warm_workers
-from penstock.pipeline.session import register_functions, remove_sockets, start_session
+from penstock.pipeline.session import STOP_S, Sessions, forget_session, remove_sockets
 from penstock.pipeline.source import HistorySource, PenstockSource
 from penstock.pipeline.spark_sql import run_tasks
 from penstock.services import Service
@@ -36,7 +36,6 @@ from penstock.settings import Settings
 from penstock.views.follower import LAG_MAX
 
 _log = logging.getLogger("penstock.pipeline")
-STOP_S = 60.0
 STOP_QUERY_S = 15.0
 SUPERVISOR_S = 60.0
 OnCommit = Callable[[CommitRecord], None]
@@ -44,15 +43,27 @@ _RETRY_SECONDS = (0.2, 1.0, 2.0, 5.0, 10.0)
 
 
 class Engine:
-    """The running pipeline of one data folder. With `train` its JVM writes a class archive there when it ends."""
+    """The running pipeline of one data folder. With `train` its JVM writes a class archive there when it ends.
 
-    def __init__(self, folder: DataFolder, settings: Settings, on_commit: OnCommit, train: Path | None = None) -> None:
+    `stopping` is set when the engine stops.
+    """
+
+    def __init__(
+        self,
+        folder: DataFolder,
+        settings: Settings,
+        on_commit: OnCommit,
+        train: Path | None = None,
+        sessions: Sessions = Sessions(),
+        stopping: threading.Event | None = None,
+    ) -> None:
         self.folder = folder
         self.settings = settings
         self.commits = CommitStore(folder)
         self._on_commit = on_commit
         self._query: StreamingQuery | None = None
-        self._stopping = threading.Event()
+        self._sessions = sessions
+        self._stopping = stopping or threading.Event()
         self._supervisor = Service("pipeline", self._supervise, critical=True)
         self.failure: str | None = None
         self.restarts = 0
@@ -103,7 +114,7 @@ class Engine:
         return run_tasks(self.spark, tasks, self.settings.statement_timeout_s)
 
     def _start_spark(self) -> None:
-        self.spark = start_session(self.settings, self._scratch, self._train)
+        self.spark = self._sessions.start(self.settings, self._scratch, self._train)
         with cycle_workers():
             self.spark.dataSource.register(PenstockSource)
         with history_workers(self.spark):
@@ -112,7 +123,7 @@ class Engine:
     def _add_functions(self) -> None:
         """Give a new session the functions that statements call."""
         if self.spark is not None and self.spark is not self._equipped:
-            register_functions(self.spark)
+            self._sessions.add_functions(self.spark)
             self._equipped = self.spark
 
     def _start_query(self) -> None:
@@ -253,7 +264,7 @@ class Engine:
     def _restart(self) -> None:
         """Resume from the last commit record; with a new JVM where the old one has ended."""
         if self.spark is None or not _answers(self.spark):
-            _forget_session()
+            forget_session()
             self._start_spark()
         if not self._stopping.is_set():
             self._add_functions()  # first: statements run again as soon as a cycle is through
@@ -288,7 +299,7 @@ class Engine:
                 self._end_query(with_spark=False)
         except Exception as gone:
             _log.debug("while stopping the query: %s", gone)
-        stop_session(self.spark)
+        self._sessions.stop(self.spark)
         remove_sockets(self._scratch)
         shutil.rmtree(self._scratch, ignore_errors=True)
 
@@ -306,42 +317,11 @@ def _stop_quietly(query: StreamingQuery) -> None:
         _log.debug("while stopping the query: %s", gone)
 
 
-def stop_session(spark: SparkSession | None) -> None:
-    """Stop Spark and its Java process, and wait for its end."""
-    gateway: Any = SparkContext._gateway
-    process = getattr(gateway, "proc", None)
-    try:
-        if spark is not None:
-            spark.stop()
-        if gateway is not None:
-            gateway.shutdown()
-    except Exception as gone:
-        _log.debug("while stopping Spark: %s", gone)
-    _forget_session()
-    if process is not None:
-        if process.stdin is not None:
-            process.stdin.close()
-        try:
-            process.wait(timeout=STOP_S)
-        except Exception:
-            process.kill()
-
-
 def _answers(spark: SparkSession) -> bool:
     try:
         return not bool(spark.sparkContext._jsc.sc().isStopped())
     except Exception:
         return False
-
-
-def _forget_session() -> None:
-    """Make PySpark start a new JVM next time; it has no public method for it."""
-    SparkContext._active_spark_context = None
-    SparkContext._gateway = None
-    SparkContext._jvm = None
-    SparkSession._instantiatedSession = None
-    if hasattr(SparkSession, "_activeSession"):
-        SparkSession._activeSession = None
 
 
 def new_checkpoint(folder: DataFolder) -> Path:

@@ -27,9 +27,12 @@ _log = logging.getLogger("penstock.pipeline")
 _STAMP = "kernels.compiled"
 
 
-def compile_kernels(progress: Callable[[str], None]) -> None:
-    """Fill the cache if it does not fit these sources. Soft: what is missing is compiled at its first use."""
-    folder = cache_folder()
+def compile_kernels(progress: Callable[[str], None], folder: Path | None = None) -> None:
+    """Fill the cache if it does not fit these sources. Soft: what is missing is compiled at its first use.
+
+    The stamp is in `folder`; by default beside the machine code.
+    """
+    folder = folder or cache_folder()
     if folder is None:
         return  # nothing that is compiled here would be there for others
     stamp, wanted = folder / _STAMP, _fingerprint()

@@ -1,4 +1,4 @@
-"""Start Spark with the settings that matter (docs/decisions/0003-spark-settings.md).
+"""Start Spark with the settings that matter, and stop it (docs/decisions/0003-spark-settings.md).
 
 Its function registry is without what reaches outside of a question: files, the JVM, the session, descriptors. The binder lets
 only listed functions through (`penstock.sql.functions`); this is a second layer of defence. For regular expressions the session
@@ -8,16 +8,20 @@ has functions of ours: those of Java backtrack, and no task can be interrupted i
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import shutil
 import sys
 import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 import penstock
@@ -27,7 +31,10 @@ from penstock.pipeline.jobs import local_cores, pool_settings, register_function
 from penstock.pipeline.jvm import java_settings, launch_java, link_home, security_settings
 from penstock.settings import Settings
 
+_log = logging.getLogger("penstock.pipeline")
+STOP_S = 60.0
 _SOCKETS = "penstock-sockets-"
+
 _LOCAL = {
     # On this machine no other host needs to reach the driver; executors elsewhere do.
     "spark.driver.host": "127.0.0.1",
@@ -148,6 +155,46 @@ def remove_sockets(scratch: Path) -> None:
         if folder.name.startswith(_SOCKETS):
             shutil.rmtree(folder, ignore_errors=True)
         link.unlink()
+
+
+def stop_session(spark: SparkSession | None) -> None:
+    """Stop Spark and its Java process, and wait for its end."""
+    gateway: Any = SparkContext._gateway
+    process = getattr(gateway, "proc", None)
+    try:
+        if spark is not None:
+            spark.stop()
+        if gateway is not None:
+            gateway.shutdown()
+    except Exception as gone:
+        _log.debug("while stopping Spark: %s", gone)
+    forget_session()
+    if process is not None:
+        if process.stdin is not None:
+            process.stdin.close()
+        try:
+            process.wait(timeout=STOP_S)
+        except Exception:
+            process.kill()
+
+
+def forget_session() -> None:
+    """Make PySpark start a new JVM next time; it has no public method for it."""
+    SparkContext._active_spark_context = None
+    SparkContext._gateway = None
+    SparkContext._jvm = None
+    SparkSession._instantiatedSession = None
+    if hasattr(SparkSession, "_activeSession"):
+        SparkSession._activeSession = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sessions:
+    """How an engine starts a session of Spark, gives it the functions that statements call, and ends it."""
+
+    start: Callable[[Settings, Path, Path | None], SparkSession] = start_session
+    add_functions: Callable[[SparkSession], None] = lambda session: register_functions(session)
+    stop: Callable[[SparkSession | None], None] = stop_session
 
 
 REMOVED = (

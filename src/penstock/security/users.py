@@ -186,7 +186,10 @@ class Cost:
     p: int = 3
 
 
-def hash_password(password: str, cost: Cost = Cost()) -> str:
+PASSWORD_COST = Cost()
+
+
+def hash_password(password: str, cost: Cost = PASSWORD_COST) -> str:
     salt = secrets.token_bytes(16)
     digest = _scrypt(password, salt, cost)
     return f"scrypt${cost.log_n}${cost.r}${cost.p}${_text(salt)}${_text(digest)}"
@@ -241,7 +244,7 @@ class Users:
         self._file = AccountFile(data)
         self.trust(setting_token)
         self.clock = clock or WallClock()
-        self._cost = cost or Cost()
+        self._cost = cost or PASSWORD_COST
         self._lock = threading.Lock()
         self._read: tuple[Stamp, Accounts] = (_UNREAD, Accounts())
         self._by_digest: tuple[Accounts, dict[str, Token]] = (self._read[1], {})

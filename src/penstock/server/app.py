@@ -64,8 +64,13 @@ class Api(FastAPI):
         return found
 
 
-def create_app(database: Database, settings: Settings, lifecycle: Lifecycle | None = None) -> FastAPI:
-    """The API over a database that is started, or that `lifecycle` says is still starting."""
+def create_app(
+    database: Database, settings: Settings, lifecycle: Lifecycle | None = None, rates: RateLimits | None = None
+) -> FastAPI:
+    """The API over a database that is started, or that `lifecycle` says is still starting.
+
+    Without `rates`, the settings say how many requests a client may send.
+    """
     app = Api(
         title="Penstock",
         version=__version__,
@@ -87,7 +92,7 @@ def create_app(database: Database, settings: Settings, lifecycle: Lifecycle | No
         lifecycle=lifecycle or Lifecycle(),
         counters=RequestCounters(),
         sessions=Sessions(database.users, settings),
-        rates=RateLimits(settings.requests_per_s, settings.requests_per_s * BURST_S),
+        rates=rates or RateLimits(settings.requests_per_s, settings.requests_per_s * BURST_S),
         pace=Pace(settings.subscribers_budget),
     )
     for router in ROUTERS:

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from penstock.errors import PenstockError
-from penstock.operators.resample import once, samples, stream
-from penstock.operators.resample.answer import ResampleAt
+from penstock.operators.resample import once, stream
 from penstock.operators.resample.samples import pieces_in_time
 from tests.operators.resample.streams import ASKED, WINDOW, World, at, in_order
 from tests.spark.asking import ask, rows_of
 from tests.support.pipe import Pipe
+from tests.support.watched import watched
 
 ALL = f"SELECT t.n, RESAMPLE(v.ppm, 8 SECONDS, LINEAR) AS linear FROM times t, v {WINDOW}"
 
@@ -46,9 +45,7 @@ def test_in_pieces_it_says_the_same(pipes: Callable[..., Pipe], monkeypatch: pyt
         assert in_order(ask(world.pipe.db, f"{ASKED} {WINDOW}")) == world.expected()
 
 
-def test_an_answer_that_is_too_large_is_refused_before_it_is_read(
-    pipes: Callable[..., Pipe], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_answer_that_is_too_large_is_refused_before_it_is_read(pipes: Callable[..., Pipe]) -> None:
     world = World(pipes, result_max_rows=10)
     world.push(0, 5, 9)
     world.execute(f"CREATE QUERY q AS {ALL}")
@@ -57,15 +54,7 @@ def test_an_answer_that_is_too_large_is_refused_before_it_is_read(
     following = world.pipe.db.subscribe("q")
     event = following.next(0)
     assert event is not None and event.table.num_rows == 10 == len(world.pipe.db.invoke("q").table)
-    read: list[int] = []
-    rows_at = stream.rows_at
-
-    def counted(*args: object) -> stream.TimedRows:
-        read.append(1)
-        return rows_at(*args)  # type: ignore[arg-type]
-
-    for module in (stream, samples):
-        monkeypatch.setattr(module, "rows_at", counted)
+    read: list[object] = []
     world.push(5, 20, 19)
     over: list[Callable[[], object]] = [
         lambda: world.pipe.db.invoke("q"),
@@ -75,7 +64,8 @@ def test_an_answer_that_is_too_large_is_refused_before_it_is_read(
         lambda: world.pipe.db.invoke("q", at(19)),
     ]
     for ask_for_all in over:
-        with pytest.raises(PenstockError, match="more than 10 rows") as refused:
+        reading = watched(stream.rows_at, tell=read.append)
+        with reading, pytest.raises(PenstockError, match="more than 10 rows") as refused:
             ask_for_all()
         assert refused.value.condition == "over_budget" and not read
     assert len(world.pipe.db.invoke("q", limit=5).table) == 5
@@ -86,19 +76,11 @@ def test_an_answer_that_is_too_large_is_refused_before_it_is_read(
     assert len(world.pipe.db.invoke("few").table) == 3 == len(world.pipe.db.invoke("q", at(19), 3).table)
 
 
-def test_an_answer_of_a_past_time_stands_on_one_cycle(
-    pipes: Callable[..., Pipe], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_answer_of_a_past_time_stands_on_one_cycle(pipes: Callable[..., Pipe]) -> None:
     world = World(pipes)
     world.push(0, 30)
     world.execute(f"CREATE QUERY q AS {ASKED} {WINDOW}")
     cycle, expected = world.pipe.db.standing.store.cycle, world.answer(as_of=at(25))
-    answer_once = once.answer_once
-
-    def after_another_cycle(held: ResampleAt) -> pa.Table | None:
-        world.push(0, 30)
-        return answer_once(held)
-
-    monkeypatch.setattr(once, once.answer_once.__name__, after_another_cycle)
-    found = world.pipe.db.invoke("q", at(25))
+    with watched(once.answer_once, tell=lambda _: world.push(0, 30)):  # another cycle comes first
+        found = world.pipe.db.invoke("q", at(25))
     assert found.cycle == cycle and in_order(rows_of(found.table)) == expected

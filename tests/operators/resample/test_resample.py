@@ -14,6 +14,7 @@ from tests.spark.asking import ask, rows_of
 from tests.sql.test_resample import WAYS, Reading, rounded
 from tests.support.examples import seeds
 from tests.support.pipe import Pipe
+from tests.support.watched import watched
 
 
 @pytest.mark.parametrize("seed", seeds(4))
@@ -160,9 +161,7 @@ def test_pauses_new_windows_and_past_times(pipes: Callable[..., Pipe]) -> None:
         subscription.next(0.0)
 
 
-def test_who_is_far_behind_moves_on_from_what_it_heard_last(
-    pipes: Callable[..., Pipe], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_who_is_far_behind_moves_on_from_what_it_heard_last(pipes: Callable[..., Pipe]) -> None:
     """What is kept is about the newest cycles; a sink that was away for an hour must not read a whole window for each of them."""
     world = World(pipes, 11)
     world.execute(f"CREATE QUERY q AS {ASKED} {WINDOW}")
@@ -174,10 +173,10 @@ def test_who_is_far_behind_moves_on_from_what_it_heard_last(
         assert world.answer() == world.expected()
     late = world.pipe.db.subscribe("q", first + 1, changes=True)
     kept = Counter(world.answer(as_of=first))
-    whole = []
-    monkeypatch.setattr(answer, "sample", lambda *given: whole.append(given) or samples.sample(*given))
-    while (event := late.next(0.0)) is not None:
-        for operation, *values in rows_of(event.table):
-            kept[rounded(tuple(values))] += 1 if operation == "+" else -1
-        assert +kept == Counter(expected[event.cycle])
+    whole: list[object] = []
+    with watched(samples.sample, tell=whole.append, by=answer.__name__):
+        while (event := late.next(0.0)) is not None:
+            for operation, *values in rows_of(event.table):
+                kept[rounded(tuple(values))] += 1 if operation == "+" else -1
+            assert +kept == Counter(expected[event.cycle])
     assert +kept == Counter(world.expected()) and len(whole) <= 1

@@ -13,6 +13,7 @@ from penstock.operators.join.answer import JoinAt
 from penstock.operators.sparksql import join_rows
 from penstock.sql.plan import SparkPlan, plan_from_json
 from tests.support.join_life import COUNTED, PAIRS, Life, last_times, until
+from tests.support.watched import watched
 
 PIECE = 32
 
@@ -53,10 +54,15 @@ def test_an_aggregate_gets_every_row_of_a_join_that_is_larger_than_any_answer(li
     assert len(used) > 3
 
 
-def test_what_stays_is_not_written_again(life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
-    written: list[int] = []
-    real = JoinAt.rows
-    monkeypatch.setattr(JoinAt, "rows", lambda self, ids: written.append(len(ids)) or real(self, ids))
+@pytest.fixture
+def written() -> Iterator[list[int]]:
+    """How many rows each look at a join has fetched; before `life`, whose thread makes these looks."""
+    found: list[int] = []
+    with watched(JoinAt.rows, tell=lambda given: found.append(len(given["ids"])), threads=True):
+        yield found
+
+
+def test_what_stays_is_not_written_again(written: list[int], life: Life) -> None:
     life.execute(f"CREATE QUERY counted AS {COUNTED} BEGIN ('2020-01-01') END (NOW)")
     last = 0
     for _ in range(6):

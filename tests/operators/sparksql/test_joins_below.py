@@ -12,6 +12,7 @@ from penstock.clock import SECOND
 from penstock.errors import PenstockError
 from penstock.operators.join.answer import JoinAt
 from tests.support.join_life import COUNTED, PAIRS, Life, last_times, until, upto_now
+from tests.support.watched import watched
 
 
 @pytest.fixture
@@ -93,10 +94,15 @@ def test_a_subscriber_hears_of_new_values_and_not_of_cycles_without(life: Life) 
     subscription.close()
 
 
-def test_only_new_pairs_are_read_from_the_log(life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
-    fetched: list[int] = []
-    rows = JoinAt.rows
-    monkeypatch.setattr(JoinAt, "rows", lambda held, ids: fetched.append(len(ids)) or rows(held, ids))
+@pytest.fixture
+def fetched() -> Iterator[list[int]]:
+    """How many rows each look at a join has fetched; before `life`, whose thread makes these looks."""
+    found: list[int] = []
+    with watched(JoinAt.rows, tell=lambda given: found.append(len(given["ids"])), threads=True):
+        yield found
+
+
+def test_only_new_pairs_are_read_from_the_log(fetched: list[int], life: Life) -> None:
     life.execute(f"CREATE QUERY counted AS {COUNTED}")
     life.push()
     life.settled("counted")

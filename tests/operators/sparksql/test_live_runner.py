@@ -50,19 +50,18 @@ def runner(pipe: Pipe) -> Runner:
     return found
 
 
-def test_a_failure_of_the_round_itself_does_not_end_it(
-    pipe: Pipe, runner: Runner, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    queries = pipe.db.evaluator
+def test_a_failure_of_the_round_itself_does_not_end_it(pipe: Pipe, runner: Runner) -> None:
+    (service,) = pipe.db.evaluator.services()
     broken: list[int] = []
+    whole = service.step
 
-    def due() -> list[int]:
+    def fail() -> float | None:
         broken.append(1)
         raise KeyError("probes")
 
-    monkeypatch.setattr(queries, "_due", due)
+    service.step = fail
     until(lambda: len(broken) > 1)
-    monkeypatch.undo()
+    service.step = whole
     create_spark_query(pipe, "counted", COUNT)
     pipe.engine.drain()
     assert pipe.db.invoke("counted").table.num_rows == 1

@@ -17,6 +17,7 @@ from penstock.streams.log.compaction import merge
 from penstock.streams.log.segment_rows import read_slice
 from penstock.streams.log.segments import Segment, Slice
 from penstock.streams.log.table_log import write_hot
+from tests.support.watched import watched
 
 ROWS = 500
 
@@ -83,13 +84,12 @@ def test_few_files_are_remembered_as_whole_and_the_newest_among_them(
     for found in files:
         read(found)
         assert len(checksums._seen) <= 3
-    looked: list[pa.NativeFile] = []
-    real = checksums._sums
-    monkeypatch.setattr(checksums, "_sums", lambda source: looked.append(source) or real(source))
-    for found in files[-3:]:
-        read(found)
-    assert not looked
-    read(files[0])
+    looked: list[object] = []
+    with watched(checksums._sums, tell=looked.append):
+        for found in files[-3:]:
+            read(found)
+        assert not looked
+        read(files[0])
     assert len(looked) == 1
 
 

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from types import SimpleNamespace
 
-import pytest
-
-from penstock.streams.sources import polling
 from penstock.streams.sources.polling import Poller, PollLimits, Task
 from tests.sensors.world import PATIENCE_S, wait_until
 
@@ -26,16 +22,15 @@ def ignore(task: Step) -> None:
     return None
 
 
-def test_steps_run_in_the_order_in_which_they_are_due(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_steps_run_in_the_order_in_which_they_are_due() -> None:
     order: list[str] = []
     now_s = [0.0]
-    monkeypatch.setattr(polling, "time", SimpleNamespace(monotonic=lambda: now_s[0], sleep=time.sleep))
 
     def step(task: Step) -> float | None:
         order.append(task.name)
         return None
 
-    poller: Poller[Step] = Poller(step, ignore, ignore, PollLimits(threads=1))
+    poller: Poller[Step] = Poller(step, ignore, ignore, PollLimits(threads=1), clock=lambda: now_s[0])
     for name, delay_s in (("c", 0.09), ("a", 0.03), ("b", 0.06)):
         poller.schedule(Step(name), delay_s)
     now_s[0] = 1.0

@@ -62,12 +62,12 @@ class StreamLog:
         settings: Settings,
         clock: Clock,
         crash_point: CrashPoint = no_crash,
-        wait_for_room_s: float = WAIT_FOR_ROOM_S,
+        wait_for_room_s: float | None = None,
     ) -> None:
         self.data_folder = Path(folder)
         self.clock = clock
         self.corrupt_segments = 0
-        self._wait_for_room_s = wait_for_room_s
+        self._wait_for_room_s = WAIT_FOR_ROOM_S if wait_for_room_s is None else wait_for_room_s
         self._depth = 0
         self._stills = 0
         self.folder, self.temporary = self.data_folder / LOG, self.data_folder / TEMPORARY

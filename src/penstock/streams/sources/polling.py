@@ -78,7 +78,9 @@ class Poller(Generic[TaskT]):
         on_hung: Callable[[TaskT], None],
         on_held: Callable[[TaskT], None],
         limits: PollLimits | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._clock = clock
         self._step = step
         self._on_hung = on_hung
         self._on_held = on_held
@@ -102,7 +104,7 @@ class Poller(Generic[TaskT]):
         self.schedule_many([task], delay_s)
 
     def schedule_many(self, tasks: list[TaskT], delay_s: float = 0.0) -> None:
-        now_s = time.monotonic()
+        now_s = self._clock()
         with self._changed:
             for task in tasks:
                 self._queue(task, now_s + delay_s)
@@ -115,8 +117,8 @@ class Poller(Generic[TaskT]):
 
     def drain(self, timeout_s: float) -> bool:
         """Wait until nothing is queued and nothing but hung steps runs; False when the time was too short."""
-        deadline_s = time.monotonic() + timeout_s
-        while time.monotonic() < deadline_s:
+        deadline_s = self._clock() + timeout_s
+        while self._clock() < deadline_s:
             with self._changed:
                 queued = any(ticket == task.ticket and task.due_s < math.inf for _, ticket, task in self._heap)
                 if not queued and self._running == sum(self._stuck.values()):
@@ -126,14 +128,14 @@ class Poller(Generic[TaskT]):
 
     def close(self, timeout_s: float = 2.0) -> None:
         """End every thread that can end. Hung ones are left behind; they cannot keep the process alive."""
-        deadline_s = time.monotonic() + timeout_s
+        deadline_s = self._clock() + timeout_s
         self._watchdog.stop()
         with self._changed:
             self._closing = True
             self._heap.clear()
             self._changed.notify_all()
         for service in self.services():
-            service.join(max(0.0, deadline_s - time.monotonic()))
+            service.join(max(0.0, deadline_s - self._clock()))
 
     def services(self) -> list[Service]:
         """Its threads, those that a hung step keeps left out, and the one that watches them."""
@@ -175,7 +177,7 @@ class Poller(Generic[TaskT]):
             task.running = task.hung = False
             worker.task = None
             self._running -= 1
-            due_s = min(math.inf if delay_s is None else time.monotonic() + delay_s, task.again_s)
+            due_s = min(math.inf if delay_s is None else self._clock() + delay_s, task.again_s)
             task.again_s = math.inf
             if due_s < math.inf:
                 self._queue(task, due_s)
@@ -192,7 +194,7 @@ class Poller(Generic[TaskT]):
             with self._changed:
                 if self._closing:
                     return None
-                now_s = time.monotonic()
+                now_s = self._clock()
                 task = self._pop_due(now_s, held)
                 if task is not None:
                     task.running = True
@@ -236,7 +238,7 @@ class Poller(Generic[TaskT]):
 
     def _is_surplus(self) -> bool:
         return len(self._workers) > self._limits.threads and (
-            not self._heap or self._heap[0][0] > time.monotonic() + self._limits.slow_s
+            not self._heap or self._heap[0][0] > self._clock() + self._limits.slow_s
         )
 
     def _watch(self) -> float:
@@ -244,7 +246,7 @@ class Poller(Generic[TaskT]):
         limits = self._limits
         hung: list[TaskT] = []
         with self._changed:
-            now_s = time.monotonic()
+            now_s = self._clock()
             for worker in list(self._workers):
                 if worker.task is not None and now_s - worker.since_s > limits.hang_s:
                     worker.abandoned = worker.task.hung = True

@@ -13,6 +13,7 @@ from penstock.clock import SECOND
 from penstock.errors import PenstockError
 from penstock.operators.join.answer import JoinAt
 from tests.support.join_life import Life, upto_now
+from tests.support.watched import watched
 
 PAIRS = "FROM left_side a, right_side b WINDOW(a,b) = 2 SECONDS WHERE a.k = b.k AND b.n < 900"
 COUNTED = f"SELECT a.k, COUNT(*) AS n, MAX(b.n) AS most {PAIRS} GROUP BY a.k"
@@ -87,10 +88,15 @@ def test_an_older_cycle_is_answered_as_it_was_and_a_subscriber_hears_of_each(lif
     subscription.close()
 
 
-def test_each_pair_is_read_from_the_log_once_and_the_cut_second_again(life: Life, monkeypatch: Any) -> None:
-    read: list[int] = []
-    project = JoinAt.project
-    monkeypatch.setattr(JoinAt, "project", lambda held, p: read.append(len(p.numbers)) or project(held, p))
+@pytest.fixture
+def read() -> Iterator[list[int]]:
+    """How many pairs each look at a join has read from the log."""
+    found: list[int] = []
+    with watched(JoinAt.project, tell=lambda given: found.append(len(given["picked"].numbers))):
+        yield found
+
+
+def test_each_pair_is_read_from_the_log_once_and_the_cut_second_again(life: Life, read: list[int]) -> None:
     life.execute(f"CREATE QUERY counted AS {COUNTED} BEGIN ('2020-01-01') END (NOW)")
     for _ in range(4):
         life.push()

@@ -12,6 +12,7 @@ from penstock.operators.aggregate.over_joins.answer import JoinAggregateAt
 from penstock.operators.join.answer import JoinAt
 from tests.operators.aggregate.over_joins.test_join_aggregates import COUNTED, counts, expected, life  # noqa: F401
 from tests.support.join_life import Life
+from tests.support.watched import watched
 
 
 def empty_all(life: Life) -> None:  # noqa: F811
@@ -25,56 +26,44 @@ def test_emptied_while_some_results_are_taken_in(life: Life, monkeypatch: Any, a
     life.execute(f"CREATE QUERY counted AS {COUNTED} BEGIN ('2020-01-01') END (NOW)")
     life.push()
     calls: list[int] = []
-    project = JoinAt.project
 
-    def emptying(held: JoinAt, picked: Any) -> Any:
+    def emptying(_: object) -> None:
         calls.append(1)
         if len(calls) == at:
             empty_all(life)
-        return project(held, picked)
 
     monkeypatch.setattr(module, "READ_ROWS", 10)
-    monkeypatch.setattr(JoinAt, "project", emptying)
-    assert counts(life) == expected(life) and len(calls) > 2 * at
-    calls[:] = [1] * at
-    assert counts(life) == expected(life)
+    with watched(JoinAt.project, tell=emptying):
+        assert counts(life) == expected(life) and len(calls) > 2 * at
+        calls[:] = [1] * at
+        assert counts(life) == expected(life)
 
 
-def test_emptied_between_a_look_and_what_is_read_beside_it(life: Life, monkeypatch: Any) -> None:  # noqa: F811
+def test_emptied_between_a_look_and_what_is_read_beside_it(life: Life) -> None:  # noqa: F811
     life.execute(f"CREATE QUERY counted AS {COUNTED} BEGIN (NOW - 2500 MS) END (NOW)")
     life.push()
     life.push()
-    read = JoinAggregateAt._read
-
-    def emptied(held: JoinAggregateAt, *about: Any) -> Any:
-        empty_all(life)
-        return read(held, *about)
-
     wanted = expected(life, life.now() - 2_500_000)
     assert counts(life) == wanted
-    monkeypatch.setattr(JoinAggregateAt, "_read", emptied)
-    assert counts(life) == wanted
+    with watched(JoinAggregateAt._read, tell=lambda _: empty_all(life)):
+        assert counts(life) == wanted
 
 
 def test_given_up_while_results_are_taken_in_it_fails_and_does_not_begin_again(life: Life, monkeypatch: Any) -> None:  # noqa: F811
     life.execute(f"CREATE QUERY counted AS {COUNTED} BEGIN ('2020-01-01') END (NOW)")
     life.push()
-    project = JoinAt.project
     calls: list[int] = []
 
-    def full(held: JoinAt, picked: Any) -> Any:
+    def full(_: object) -> None:
         calls.append(1)
         if len(calls) > 1:
             with life.db.standing.locked() as store:
                 store.limit_slices(0, 1000)
-        return project(held, picked)
 
     monkeypatch.setattr(module, "READ_ROWS", 10)
-    monkeypatch.setattr(JoinAt, "project", full)
-    with pytest.raises(PenstockError) as refused:
+    with watched(JoinAt.project, tell=full), pytest.raises(PenstockError) as refused:
         counts(life)
     assert refused.value.condition == "over_budget" and len(calls) == 2
-    monkeypatch.setattr(JoinAt, "project", project)
     life.execute("ALTER QUERY counted PAUSE")
     life.execute("ALTER QUERY counted RESUME")
     life.push()

@@ -107,13 +107,18 @@ def test_what_a_crash_leaves_is_swept_and_rolled_up_again(pipe: Pipe) -> None:
     assert rows(pipe) == [("north", count, 1.0), ("south", count, 3.0)]
 
 
-def test_between_the_closing_and_the_retention_nothing_counts_twice(
-    pipe: Pipe, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_between_the_closing_and_the_retention_nothing_counts_twice(pipe: Pipe) -> None:
     pipe.db.execute(CLIMATE)
     pipe.db.execute(f"CREATE QUERY q AS {LAST_DAY}")
-    monkeypatch.setattr(pipe.db.catalog, "retain", lambda *_: None)
-    live(pipe, 30)
+
+    def stop(at: str) -> None:
+        if at == "rollup:closed":
+            raise InterruptedError
+
+    pipe.db.rollups._crash_point = stop
+    with pytest.raises(InterruptedError):
+        live(pipe, 30)
+    pipe.engine.drain()
     assert pipe.db.catalog.state.retention(1) == 0 and held_by(pipe).position > 4
     assert rows(pipe) == [("north", 6, 1.0), ("south", 6, 3.0)]
 

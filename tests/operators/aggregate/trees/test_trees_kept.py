@@ -10,8 +10,10 @@ import pytest
 
 from penstock.errors import PenstockError
 from penstock.operators.aggregate.trees import on_demand
+from penstock.sql.parse import parse_script
 from tests.support.asked_answers import World
 from tests.support.pipe import Pipe
+from tests.support.watched import watched
 
 
 def trees(world: World) -> dict[Any, Any]:
@@ -85,13 +87,10 @@ def test_a_history_too_long_to_evaluate_is_left_to_spark(pipes: Callable[..., Pi
         world.ask()
 
 
-def test_a_question_asked_again_is_not_planned_again_until_a_definition_changes(
-    seen: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_question_asked_again_is_not_planned_again_until_a_definition_changes(seen: World) -> None:
     asked = "SELECT COUNT(*) AS n, MAX(x) AS most FROM seen"
     before = seen.ask(asked)
-    with monkeypatch.context() as patch:
-        patch.setattr("penstock.statements.execute.parse_script", pytest.fail)
+    with watched(parse_script, tell=lambda _: pytest.fail("it is planned again")):
         assert seen.ask(asked) == before
         seen.push(40)
         seen.pipe.engine.drain()

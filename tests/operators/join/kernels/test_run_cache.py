@@ -13,6 +13,7 @@ from penstock.operators.join.kernels import run_cache, runs
 from penstock.operators.join.kernels.probe import by_key
 from penstock.operators.join.kernels.runs import Run, build_run, cut_below
 from penstock.operators.join.kernels.scan import doubles
+from tests.support.watched import watched
 
 ROWS = 10_000
 
@@ -74,13 +75,12 @@ def test_what_is_beside_a_run_goes_with_it() -> None:
 
 
 @pytest.mark.parametrize("keyed", [False, True])
-def test_a_run_that_retention_cuts_is_cut_once_for_each_cut(keyed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_retention_cuts_is_cut_once_for_each_cut(keyed: bool) -> None:
     run = run_at(0, np.random.default_rng(7).integers(0, 2**60, ROWS) if keyed else None)
-    built = []
-    make = runs.build_run
-    monkeypatch.setattr(runs, "build_run", lambda *a: built.append(a[0]) or make(*a))
+    built: list[int] = []
     for floor in (10, 10, 10, 4_000, 4_000, ROWS - 1):
-        cut = cut_below(run, floor)
+        with watched(runs.build_run, tell=lambda given: built.append(given["first"])):
+            cut = cut_below(run, floor)
         assert sorted(cut.pos.tolist()) == list(range(floor, ROWS)) and cut.first == floor and cut.keyed == keyed
     assert built == [10, 4_000, ROWS - 1]
     assert len(run.cache) == 1 and run_cache.held_bytes() < run.nbytes

@@ -14,6 +14,7 @@ from penstock.operators.join.kernels import step
 from penstock.operators.join.steps import members, results
 from penstock.operators.join.steps.task import JoinTask
 from tests.operators.join.test_result_files import QUERY, Life
+from tests.support.watched import watched
 
 AGAIN = QUERY.replace("CREATE QUERY pairs", "CREATE QUERY {name}").format("", name="{name}")
 
@@ -99,17 +100,16 @@ EQUAL = {
 
 
 @pytest.mark.parametrize("form", EQUAL)
-def test_equal_joins_of_any_kind_take_one_step(form: str, life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_equal_joins_of_any_kind_take_one_step(form: str, life: Life) -> None:
     life.create()
     life.db.execute("CREATE FUNCTION odd(x INT) RETURNS BOOLEAN LANGUAGE PYTHON AS $$\nreturn x % 2 == 1\n$$")
     for name, shown in (("one", ""), ("other", "a.k AS k,")):
         life.db.execute(f"CREATE QUERY {name} AS {EQUAL[form].format(shown)}")
     life.engine.drain()
-    rng, run = np.random.default_rng(4), []
-    whole = JoinTask._run_query
-    monkeypatch.setattr(JoinTask, "_run_query", lambda *a: run.append(a[1]) or whole(*a))  # type: ignore[func-returns-value]
-    for _ in range(4):
-        _cycle(life, rng)
+    rng, run = np.random.default_rng(4), list[int]()
+    with watched(JoinTask._run_query, tell=lambda given: run.append(given["query_id"])):
+        for _ in range(4):
+            _cycle(life, rng)
     one, other = (life.db.standing.invoke(name).table for name in ("one", "other"))
     assert sorted(one["a"].to_pylist()) == sorted(other["a"].to_pylist()) != []
     assert other.column_names == ["k", "a"]
