@@ -26,8 +26,8 @@ demo-cameras: $(READY) ## cars followed past cameras by joins, with a map at the
 test: $(READY) ## every test; says which were left out and why
 	@$(PYTEST) -n 3 $(ARGS)
 
-test-fast: $(READY) ## tests without Java, browser or servers to start, with few examples; two minutes
-	@PENSTOCK_FAST=1 $(PYTEST) -n 2 $(ARGS)
+test-fast: $(READY) ## tests without Java, browser or servers to start, with few examples; a hundred seconds
+	@PENSTOCK_FAST=1 $(PYTEST) -n 3 $(ARGS)
 
 check: $(READY) ## format, lint, strict types, import contract
 	@$(PY) scripts/check.py

@@ -49,12 +49,16 @@ NOT_FAST = (
     "tests/bad_input/",
     "tests/bench/",
     "tests/crash/",
+    "tests/cycle/test_damaged_journal.py",
     "tests/database/test_flipped_bytes.py",
     "tests/database/test_quarantine.py",
     "tests/operators/aggregate/approximate/test_queries.py",
     "tests/operators/aggregate/approximate/test_within_queries.py",
+    "tests/operators/aggregate/test_correlated_groups.py",
     "tests/operators/aggregate/test_internal_consistency.py",
     "tests/operators/aggregate/test_real_series.py",
+    "tests/operators/join/steps/test_join_sharing.py",
+    "tests/operators/join/test_readers_restart.py",
     "tests/operators/join/test_result_files.py",
     "tests/operators/select/test_hold.py",
     "tests/oracle/",
@@ -63,10 +67,15 @@ NOT_FAST = (
     "tests/project/test_cameras_followed.py",
     "tests/security/test_bombs.py",
     "tests/security/test_functions.py",
+    "tests/security/test_fuzzed.py",
     "tests/security/test_injection.py",
     "tests/security/test_slow_readers.py",
+    "tests/security/test_statement_limits.py",
+    "tests/sensors/test_mqtt_delivery.py",
     "tests/server/test_run.py",
     "tests/streams/log/test_crash.py",
+    "tests/test_services.py",
+    "tests/views/test_isolation.py",
     "tests/views/test_many_queries.py",
 )
 # One of these waits for half a minute: with many others in one bunch it is not dealt last.
@@ -81,9 +90,10 @@ def pytest_configure(config: pytest.Config) -> None:
     """Databases of tests sync thousands of small files, and none has to outlive the machine.
 
     Their JVMs live for seconds: the second compiler would take more of the processor than it saves (9.8 against 6.2 s for
-    a server that starts and stops).
+    a server that starts and stops). Without it a JVM keeps only 48 MB of compiled code, throws some of it away when that is
+    full, and compiles it again.
     """
-    os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
+    os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m")
     if IN_MEMORY.is_dir() and os.access(IN_MEMORY, os.W_OK) and shutil.disk_usage(IN_MEMORY).free > ROOM_BYTES:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(IN_MEMORY))
 

@@ -26,13 +26,15 @@ def held(log: Sequence[Reading], holds: Callable[[Reading], bool], seconds: floa
     def place(reading: Reading) -> tuple[float, int]:
         return reading.seconds, reading.position
 
+    places = {r.position: place(r) for r in log}
+    true_at = {r.position: holds(r) for r in log}
     found = []
     for last in log:
-        own = [r for r in log if r.sensor == last.sensor and place(r) <= place(last)]
+        own = [r for r in log if r.sensor == last.sensor and places[r.position] <= places[last.position]]
         for first in own:
-            if first.seconds <= last.seconds - seconds:
-                between = [r for r in own if place(first) <= place(r)]
-                if all(holds(r) for r in between):
-                    found.append(last)
-                    break
+            if first.seconds <= last.seconds - seconds and all(
+                true_at[r.position] for r in own if places[first.position] <= places[r.position]
+            ):
+                found.append(last)
+                break
     return found
