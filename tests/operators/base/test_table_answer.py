@@ -59,3 +59,9 @@ def test_the_difference_of_tables_is_that_of_their_rows(seed: int) -> None:
     assert without(one, two).tolist() == one_by_one(one, two)
     assert without(two, one).tolist() == one_by_one(two, one)
     assert without(one, one).tolist() == []
+
+
+def test_tables_without_any_chunk_are_equal() -> None:
+    empty = pa.table({"n": pa.chunked_array([], pa.int64())})
+    assert without(empty, empty).tolist() == []
+    assert without(pa.table({"n": [1, 1]}), empty).tolist() == [0, 1]

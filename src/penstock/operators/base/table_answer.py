@@ -80,7 +80,8 @@ def without(rows: pa.Table, other: pa.Table) -> Ids:
 
 def _one_column(*columns: pa.ChunkedArray) -> pa.Array:
     """Columns of one type one after the other, as values that can be numbered."""
-    whole = pa.concat_arrays([chunk.cast(columns[-1].type) for column in columns for chunk in column.chunks])
+    type_ = columns[-1].type
+    whole = pa.chunked_array([c for column in columns for c in column.cast(type_).chunks], type_).combine_chunks()
     if pa.types.is_nested(whole.type):
         return pa.array([None if value is None else repr(value) for value in whole.to_pylist()], pa.string())
     return whole
