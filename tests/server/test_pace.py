@@ -37,7 +37,19 @@ def test_a_quiet_time_earns_no_more_than_a_short_burst() -> None:
     pace = Pace(0.5, lambda: now)
     now = 10_000.0
     assert pace.pause_s(BURST_S / 2) == 0.0
+    assert pace.pause_s(BURST_S / 2) == 0.0
     assert pace.pause_s(BURST_S / 2) > 0.0
+
+
+def test_work_that_took_less_than_expected_gives_its_time_back() -> None:
+    now = 1000.0
+    pace = Pace(0.1, lambda: now)
+    for _ in range(100):
+        assert pace.pause_s(1.0) == 0.0
+        pace.correct(1.0, 0.0)
+    assert pace.pause_s(0.0) == 0.0
+    pace.correct(0.0, 1.0)
+    assert pace.pause_s(0.0) == pytest.approx(10.0 - BURST_S)
 
 
 def replayed(events: list[Event]) -> Counter[tuple[Any, ...]]:

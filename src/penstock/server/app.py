@@ -141,6 +141,8 @@ def run(
     """
     progress = progress or _print_progress
     share_free_memory()
+    # A thread that answers a reader gives the interpreter to the cycle's callback sooner than after Python's 5 ms.
+    sys.setswitchinterval(0.0005)
     try:
         with listener or listen(settings) as listener:
             check_logging(settings.log_level, settings.log_format)

@@ -113,17 +113,23 @@ class Pace:
         self._clock = clock
         self._free_s = 0.0
 
-    def pause_s(self, spent_s: float) -> float:
-        """How long the work that has just taken so much processor time waits before it is done again."""
+    def pause_s(self, usual_s: float) -> float:
+        """How long work that usually takes so much processor time has to wait for its turn."""
         now_s = self._clock()
-        self._free_s = max(self._free_s, now_s - BURST_S) + spent_s / self._share
-        return max(0.0, self._free_s - now_s)
+        turn_s = max(self._free_s, now_s - BURST_S)
+        self._free_s = turn_s + usual_s / self._share
+        return max(0.0, turn_s - now_s)
+
+    def correct(self, usual_s: float, spent_s: float) -> None:
+        """Count what the work has really taken."""
+        self._free_s += (spent_s - usual_s) / self._share
 
 
 class Workers:
     """The pools of one server.
 
-    `statement` runs SQL and invocations, `catalog` what reads or changes definitions, `system` what must always answer.
+    `statement` runs SQL and invocations, `catalog` what reads or changes definitions, `system` what must always answer. `paced`
+    has one thread for events that keep to a `Pace`: several would compute the same sums side by side, and hold up the follower.
     """
 
     def __init__(self, statements_max: int = 8, statements_per_user: int = 4) -> None:
@@ -134,7 +140,8 @@ class Workers:
         self.system = Pool("system", SYSTEM_THREADS)
         self.decode = Pool("decode", DECODE_THREADS)
         self.stream = Pool("stream", STREAM_THREADS, waiting_max=100_000)
+        self.paced = Pool("paced", 1, waiting_max=100_000)
 
     def close(self) -> None:
-        for pool in (self.push, self.statement, self.catalog, self.system, self.decode, self.stream):
+        for pool in (self.push, self.statement, self.catalog, self.system, self.decode, self.stream, self.paced):
             pool.close()

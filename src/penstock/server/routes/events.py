@@ -193,27 +193,35 @@ async def stream_events(
         subscription.on_ready(lambda: _wake(loop, wake))
         if framing.hello is not None:
             yield framing.hello
-        last = loop.time()
+        last, usual_s = loop.time(), 0.0
+        wake.set()
         while not closing.is_set():
-            # A caller that may not sign in any more gets no more events.
-            context.caller()
-            wake.clear()
-            frame, spent_s = await context.workers.stream.run(_next_frame, subscription, framing)
-            if frame is not None:
-                yield frame
-                last = loop.time()
-            if subscription.may_skip_cycles and (pause_s := context.pace.pause_s(spent_s)):
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(closing.wait(), pause_s)
-                subscription.skip_cycles()
-            if frame is not None:
-                continue
             try:
                 async with asyncio.timeout_at(last + ping_s):
                     await wake.wait()
             except TimeoutError:
                 yield framing.ping(subscription.cycle)
                 last = loop.time()
+                continue
+            # A caller that may not sign in any more gets no more events.
+            context.caller()
+            pause_s = context.pace.pause_s(usual_s) if subscription.may_skip_cycles else 0.0
+            if pause_s:
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(closing.wait(), pause_s)
+                subscription.skip_cycles()
+            wake.clear()
+            if subscription.may_skip_cycles:
+                frame, spent_s = await context.workers.paced.run(_next_frame, subscription, framing)
+                context.pace.correct(usual_s, spent_s)
+            else:
+                frame, spent_s = await context.workers.stream.run(_next_frame, subscription, framing)
+            if frame is not None:
+                usual_s = spent_s
+                yield frame
+                last = loop.time()
+                if not pause_s:
+                    wake.set()  # there may be more
     except PenstockError as problem:
         yield framing.problem(problem)
     except Exception:
