@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from penstock.cycle.offset import Offset, offset_from_json
-from penstock.pipeline.session import Sessions, start_session
+from penstock.pipeline.session import SparkSessions, start_session
 
 
 class FakeSpark:
@@ -54,6 +54,6 @@ class FakeSpark:
 
 def sessions(
     start: Callable[..., Any] = start_session, stop: Callable[..., None] = lambda spark: None, **named: Any
-) -> Sessions:
-    """Sessions without functions of ours."""
-    return Sessions(**{"start": start, "stop": stop, "add_functions": lambda spark: None, **named})
+) -> SparkSessions:
+    """SparkSessions without functions of ours."""
+    return SparkSessions(**{"start": start, "stop": stop, "add_functions": lambda spark: None, **named})

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from penstock.server.http.thread_pools import BURST_S, Pace
+from penstock.server.http.thread_pools import BURST_S, ProcessorShare
 from penstock.views.results import Event
 from tests.support.pipe import Pipe
 
@@ -17,7 +17,7 @@ AVERAGE = "CREATE QUERY mean AS SELECT place, AVG(value) AS v FROM probes GROUP 
 
 def test_work_within_its_share_is_never_paused() -> None:
     now = 1000.0
-    pace = Pace(0.25, lambda: now)
+    pace = ProcessorShare(0.25, lambda: now)
     for _ in range(1000):
         assert pace.pause_s(0.001) == 0.0
         now += 0.0041
@@ -25,7 +25,7 @@ def test_work_within_its_share_is_never_paused() -> None:
 
 def test_work_beyond_its_share_waits_until_the_share_is_kept() -> None:
     now, spent = 100.0, 0.0
-    pace = Pace(0.25, lambda: now)
+    pace = ProcessorShare(0.25, lambda: now)
     for _ in range(1000):
         spent += 0.002
         now += pace.pause_s(0.002)
@@ -34,7 +34,7 @@ def test_work_beyond_its_share_waits_until_the_share_is_kept() -> None:
 
 def test_a_quiet_time_earns_no_more_than_a_short_burst() -> None:
     now = 0.0
-    pace = Pace(0.5, lambda: now)
+    pace = ProcessorShare(0.5, lambda: now)
     now = 10_000.0
     assert pace.pause_s(BURST_S / 2) == 0.0
     assert pace.pause_s(BURST_S / 2) == 0.0
@@ -43,7 +43,7 @@ def test_a_quiet_time_earns_no_more_than_a_short_burst() -> None:
 
 def test_work_that_took_less_than_expected_gives_its_time_back() -> None:
     now = 1000.0
-    pace = Pace(0.1, lambda: now)
+    pace = ProcessorShare(0.1, lambda: now)
     for _ in range(100):
         assert pace.pause_s(1.0) == 0.0
         pace.correct(1.0, 0.0)

@@ -28,7 +28,7 @@ from penstock.cycle.folder import DataFolder
 from penstock.cycle.offset import Offset, offset_from_json
 from penstock.errors import error
 from penstock.pipeline.jobs import CYCLE_POOL, cycle_workers, history_workers, in_pool, warm_workers
-from penstock.pipeline.session import STOP_S, Sessions, forget_session, remove_sockets
+from penstock.pipeline.session import STOP_S, SparkSessions, forget_session, remove_sockets
 from penstock.pipeline.source import HistorySource, PenstockSource
 from penstock.pipeline.spark_sql import run_tasks
 from penstock.services import Service
@@ -54,7 +54,7 @@ class Engine:
         settings: Settings,
         on_commit: OnCommit,
         train: Path | None = None,
-        sessions: Sessions = Sessions(),
+        sessions: SparkSessions = SparkSessions(),
         stopping: threading.Event | None = None,
     ) -> None:
         self.folder = folder

@@ -189,7 +189,7 @@ def forget_session() -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Sessions:
+class SparkSessions:
     """How an engine starts a session of Spark, gives it the functions that statements call, and ends it."""
 
     start: Callable[[Settings, Path, Path | None], SparkSession] = start_session
@@ -228,7 +228,7 @@ def remove_functions(session: SparkSession) -> None:
 
 
 def _removable(functions: Any) -> list[int]:
-    """The places of `REMOVED` in a list of Spark's, whose names have catalog and schema: `system.builtin.reflect`."""
+    """The places of `REMOVED` in a list of Spark's. Names have catalog and schema: `system.builtin.reflect`."""
     # As one text: a call per name would be some hundred calls.
     names = functions.mkString("\n").split("\n")
     return [place for place, name in enumerate(names) if name.rpartition(".")[2].lower() in REMOVED]

@@ -16,7 +16,7 @@ from penstock.security.users import Users
 from penstock.server.http.access import SAFE_METHODS, USER_HEADER, RateLimits, Sessions
 from penstock.server.http.body_limits import ByteBudget
 from penstock.server.http.middleware import RequestCounters
-from penstock.server.http.thread_pools import Pace, Workers
+from penstock.server.http.thread_pools import ProcessorShare, Workers
 from penstock.settings import Settings
 from penstock.statements.permissions import the_caller
 
@@ -50,7 +50,7 @@ class Context:
     counters: RequestCounters
     sessions: Sessions
     rates: RateLimits
-    pace: Pace
+    pace: ProcessorShare
 
     @property
     def users(self) -> Users:

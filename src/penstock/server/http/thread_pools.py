@@ -105,7 +105,7 @@ class Shares:
             self._bytes[owner] -= size
 
 
-class Pace:
+class ProcessorShare:
     """Keeps work that is done again and again to a share of one processor. Called by the event loop alone."""
 
     def __init__(self, share: float, clock: Callable[[], float] = time.monotonic) -> None:
@@ -129,7 +129,7 @@ class Workers:
     """The pools of one server.
 
     `statement` runs SQL and invocations, `catalog` what reads or changes definitions, `system` what must always answer. `paced`
-    has one thread for events that keep to a `Pace`: several would compute the same sums side by side, and hold up the follower.
+    has one thread for events that keep to a `ProcessorShare`: several would compute the same sums side by side, and hold up the follower.
     """
 
     def __init__(self, statements_max: int = 8, statements_per_user: int = 4) -> None:

@@ -43,7 +43,7 @@ SLOT_MAX_US = 3_600_000_000
 _SMALL = np.iinfo(np.int32)
 
 
-class Tile:
+class CellTile:
     """Cells of one width, by slot and group. Slots without cells are not there; the log positions are those of a slot."""
 
     def __init__(self, cells: Cells) -> None:
@@ -103,13 +103,13 @@ def _packed(field: Numbers, rows: Numbers | None = None) -> Numbers:
     return field.astype(np.int32) if small else field
 
 
-class Level:
+class CellLevel:
     """The tiles of one width, by time."""
 
     def __init__(self, width: int, partial: Mergeable) -> None:
         self.width = width
         self.partial = partial
-        self.tiles: dict[int, Tile] = {}  # by start, ascending
+        self.tiles: dict[int, CellTile] = {}  # by start, ascending
         self._slots = TILE_SLOTS[0]
 
     @property
@@ -133,7 +133,7 @@ class Level:
             tile = self.tiles.get(start)
             mine = cells.take(keys == start)
             merged = sorted_cells([mine] if tile is None else [tile.cells(self.partial), mine], self.partial)
-            self.tiles[start] = Tile(merged)
+            self.tiles[start] = CellTile(merged)
             largest = max(largest, len(merged))
         self._order()
         return largest
@@ -150,14 +150,14 @@ class Level:
             self._order()
         return list(sparse.values())
 
-    def replace(self, change: Callable[[Tile], Cells | None]) -> None:
+    def replace(self, change: Callable[[CellTile], Cells | None]) -> None:
         """Make each tile anew of the cells that `change` gives; None: it stays as it is."""
         for start, tile in list(self.tiles.items()):
             cells = change(tile)
             if cells is not None and not len(cells):
                 del self.tiles[start]
             elif cells is not None:
-                self.tiles[start] = Tile(cells)
+                self.tiles[start] = CellTile(cells)
         self._order()
 
     def _order(self) -> None:
@@ -172,7 +172,7 @@ class Level:
 class LevelIndex:
     """The slots of all tiles of a level as arrays, and the sums of its tiles."""
 
-    def __init__(self, level: Level, partial: Mergeable) -> None:
+    def __init__(self, level: CellLevel, partial: Mergeable) -> None:
         self.tiles = list(level.tiles.values())
         self.tile_us = level.tile_us
         self.starts = list(level.tiles)
@@ -247,7 +247,7 @@ class TileStore:
 
     def __init__(self, partial: Mergeable) -> None:
         self.partial = partial
-        self._levels: dict[int, Level] = {}
+        self._levels: dict[int, CellLevel] = {}
         self._recent: list[Cells] = []
         self._newest: Cells | None = None  # those of `_recent` as one
         self.pane_us = 0  # no slot is of two panes of this width; 0: there are none
@@ -263,11 +263,11 @@ class TileStore:
     def __len__(self) -> int:
         return sum(map(len, self._tiles())) + sum(map(len, self._recent))
 
-    def _tiles(self) -> Iterator[Tile]:
+    def _tiles(self) -> Iterator[CellTile]:
         for level in self._levels.values():
             yield from level.tiles.values()
 
-    def _blocks(self) -> list[Tile | Cells]:
+    def _blocks(self) -> list[CellTile | Cells]:
         return [*self._tiles(), *self._recent]
 
     @property
@@ -310,8 +310,8 @@ class TileStore:
                 self._level(int(part.widths[0])).put(part)
         self._widen(newest)
 
-    def _level(self, width: int) -> Level:
-        return self._levels.setdefault(width, Level(width, self.partial))
+    def _level(self, width: int) -> CellLevel:
+        return self._levels.setdefault(width, CellLevel(width, self.partial))
 
     def _widened(self, cells: Cells, width: int, newest: int) -> Iterator[Cells]:
         """Cells of one width in slots as wide as they may be, before there are any tiles of them: a long history at once."""
@@ -387,7 +387,7 @@ class TileStore:
             self._newest = None
         return position
 
-    def _since(self, tile: Tile, position: int) -> Cells | None:
+    def _since(self, tile: CellTile, position: int) -> Cells | None:
         kept = tile.lasts >= position
         return None if kept.all() else tile.cells(self.partial, kept)
 
