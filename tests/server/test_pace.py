@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from penstock.server.http.thread_pools import BURST_S, ProcessorShare
+from penstock.server.http.thread_pools import BURST_S, ProcessorShare, Turn
 from penstock.views.results import Event
 from tests.support.pipe import Pipe
 
@@ -103,3 +103,18 @@ def test_rows_and_alarms_are_never_skipped(pipes: Callable[..., Pipe]) -> None:
         while (event := subscription.next(0)) is not None:
             cycles.append(event.cycle)
         assert len(cycles) >= 2
+
+
+def test_a_turn_is_waited_for_once_and_given_back_by_a_reader_that_leaves() -> None:
+    now = 1000.0
+    share = ProcessorShare(0.1, lambda: now)
+    first, second = Turn(share), Turn(share)
+    assert first.wait_s() == 0.0 and not first.waited
+    first.end(1.0, usual=True)
+    pause_s = first.wait_s()
+    assert pause_s == pytest.approx(10.0 - BURST_S) and first.waited
+    now += 4.0
+    assert first.wait_s() == pytest.approx(pause_s - 4.0)
+    first.give_back()
+    now += 6.0
+    assert second.wait_s() == 0.0

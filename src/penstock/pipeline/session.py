@@ -8,6 +8,7 @@ has functions of ours: those of Java backtrack, and no task can be interrupted i
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 import re
@@ -33,7 +34,6 @@ from penstock.settings import Settings
 
 _log = logging.getLogger("penstock.pipeline")
 STOP_S = 60.0
-_SOCKETS = "penstock-sockets-"
 
 _LOCAL = {
     # On this machine no other host needs to reach the driver; executors elsewhere do.
@@ -132,29 +132,28 @@ _SOCKET_PATH_BYTES = 107  # of Linux
 def _socket_settings(scratch: Path) -> dict[str, str]:
     """Unix sockets between the JVM and its Python workers: over TCP every task waits 40 ms for a delayed acknowledgement.
 
-    Their folder is private and has a short name, outside of `scratch`. A link leads to it, by which the next start removes the
-    folder of a server that was killed.
+    Their folder is private and has a short name, outside of `scratch`. The name follows from `scratch`: so a start removes the
+    folder of a server that was killed. Without such a folder Spark uses TCP.
     """
-    remove_sockets(scratch)
-    folder = tempfile.mkdtemp(prefix=_SOCKETS)
+    folder = remove_sockets(scratch)
     if len(os.fsencode(folder)) + SOCKET_NAME_BYTES > _SOCKET_PATH_BYTES:
-        os.rmdir(folder)
         return {}
-    (scratch / "sockets").symlink_to(folder)
+    try:
+        folder.mkdir(mode=0o700)
+    except OSError:  # of another user
+        return {}
     return {
         "spark.python.unix.domain.socket.enabled": "true",
-        "spark.python.unix.domain.socket.dir": folder,
+        "spark.python.unix.domain.socket.dir": str(folder),
     }
 
 
-def remove_sockets(scratch: Path) -> None:
-    """Remove the folder of sockets of a server that has ended."""
-    link = scratch / "sockets"
-    if link.is_symlink():
-        folder = link.readlink()
-        if folder.name.startswith(_SOCKETS):
-            shutil.rmtree(folder, ignore_errors=True)
-        link.unlink()
+def remove_sockets(scratch: Path) -> Path:
+    """Remove the folder of sockets of a server that has ended; where it was."""
+    digest = hashlib.sha256(os.fsencode(scratch.resolve())).hexdigest()[:16]
+    folder = Path(tempfile.gettempdir()) / f"penstock-sockets-{digest}"
+    shutil.rmtree(folder, ignore_errors=True)
+    return folder
 
 
 def stop_session(spark: SparkSession | None) -> None:

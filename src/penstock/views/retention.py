@@ -18,6 +18,7 @@ from penstock.views.window_history import WindowHistory
 def trim(store: AnswerStore, oldest: Mark, windows: WindowHistory, log: Path) -> None:
     keep_from: dict[int, int] = {}
     times: dict[int, int] = {}
+    before: dict[int, int] = {}
     reaches: dict[int, ReachIndex] = {}
     windows.forget(oldest.cycle)
     for query_id, answer in store.answers.items():
@@ -48,6 +49,7 @@ def trim(store: AnswerStore, oldest: Mark, windows: WindowHistory, log: Path) ->
             if table_id not in reaches:
                 reaches[table_id] = ReachIndex(log, table_id, floor)
             position = reaches[table_id].first(low)
+            before[query_id] = low
         if position > 0:
             keep_from[query_id] = position
     store.slices.merge_latches(
@@ -57,6 +59,9 @@ def trim(store: AnswerStore, oldest: Mark, windows: WindowHistory, log: Path) ->
         store.answers[query_id].forget_below(position)
     for state in store.states.values():
         state.trim(keep_from)
+    store.slices.trim_tiles(
+        before, {table_id: store.state.retention(table_id) for table_id in store.state.tables_by_id}
+    )
     _trim_joins(store, times, oldest.cycle)
     trim_readers(store, oldest)
 

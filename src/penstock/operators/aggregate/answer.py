@@ -72,8 +72,8 @@ class AggregateAt(TableAnswer):
 
     @property
     def may_skip_cycles(self) -> bool:
-        """Not with HAVING: a group that passes it for a moment is an alarm."""
-        return self.plan.having is None
+        """Not with HAVING or panes: a group that passes it for a moment is an alarm, and a pane may come and go."""
+        return self.plan.having is None and self.plan.panes is None
 
     def answer(self) -> pa.Table:
         if self._answer is None and self.plan.is_approximate:
@@ -118,7 +118,7 @@ class AggregateAt(TableAnswer):
         parts = {measure: [each.lines for each in parts_of] for measure, parts_of in looked.items()}
         read: list[tuple[list[tuple[Measure, CellSum]], SlicedFamily]] = []
         for (rest, keeps_rows), needed in rests.items():
-            edges = self._edges(log_reader, rest, groups) if keeps_rows else None
+            edges = self._edges(log_reader, rest, groups, [m for m, _ in needed]) if keeps_rows else None
             if edges is not None:
                 for (begin, end), edge in edges:
                     total = edge.sum(max(low, begin), min(high, end - 1), look)
@@ -163,12 +163,12 @@ class AggregateAt(TableAnswer):
             return answer_table(self.plan, whole, groups, min(high, at.now_us or 0))
 
     def _edges(
-        self, log_reader: LogReader, rest: UncoveredRows, groups: Groups
+        self, log_reader: LogReader, rest: UncoveredRows, groups: Groups, needed: list[Measure]
     ) -> list[tuple[Period, EdgeRows]] | None:
         """The rows of slots that the window cuts, as far as they are not kept from the log; None: too many for this process."""
         family, name = family_of(self.plan), family_name(family_of(self.plan))
         with self.locked() as store:
-            cache, measures = store.slices.edges, tuple(self._family(store).measures)
+            cache, measures = store.slices.edges, tuple(dict.fromkeys((*self._family(store).measures, *needed)))
             arguments = frozenset(a for measure in measures for a in measure.arguments)
             known = [(period, cache.of(name, period, groups, arguments)) for period in rest.periods]
             gaps = [
@@ -219,6 +219,7 @@ class AggregateAt(TableAnswer):
                 family, panes = self._family(store), self.plan.panes
                 # A new window may need other measures; then the family no longer has those of the window that is answered here.
                 known = tuple(m for m in measures if m in family.measures)
+                family.reach_back(known, look.low)
                 gaps = family.missing(known, first, look.head) if look.head > first else []
                 if not gaps:
                     whole = replace(look, floor=first)

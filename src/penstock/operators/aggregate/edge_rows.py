@@ -6,6 +6,7 @@ they can be missing here, but never wrong.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -23,7 +24,8 @@ from penstock.operators.aggregate.slicer import FamilyRows
 from penstock.operators.base.ranges import Range, Ranges, joined, outside
 
 MOST_BYTES = 64 << 20
-MOST_SUMS = 16
+MOST_SUMS = 3
+"""Ranges of one slot of which the rows are kept apart."""
 Period = tuple[int, int]
 
 
@@ -45,42 +47,49 @@ class EdgeSum:
 
 
 class EdgeRows:
-    """The rows of a family in one slot, with the family's own numbers of groups. Rows are added, none is changed."""
+    """The rows of a family in one slot, with the family's own numbers of groups. Rows are added, none is changed.
+
+    Readers ask for sums without the store's lock.
+    """
 
     def __init__(self, groups: Groups, arguments: frozenset[Expr]) -> None:
         self.groups = groups
         self.arguments = arguments
         self.covered: Ranges = ()
         self._rows: FamilyRows | None = None
+        self._lock = threading.Lock()
         self._sums: Cache[tuple[int, ...], EdgeSum] = Cache(most=MOST_SUMS)
 
     @property
     def nbytes(self) -> int:
-        return self._rows.nbytes if self._rows is not None else 0
+        return (1 + MOST_SUMS) * self._rows.nbytes if self._rows is not None else 0
 
     def add(self, positions: Range, rows: Sequence[FamilyRows]) -> None:
         """Rows of a range of the log that was not covered."""
         self.covered = joined([*self.covered, positions])
         if not rows:
             return
-        known = [self._rows, *rows] if self._rows is not None else list(rows)
-        self._rows = concat_rows(known)
-        # Sums of ranges that end before the new rows still hold: their keys have the position.
+        whole = concat_rows([self._rows, *rows] if self._rows is not None else list(rows))
+        with self._lock:
+            self._rows = whole
+            self._sums.clear()
 
     def sum(self, low: int, high: int, look: CellRange) -> EdgeSum | None:
         """The rows with ts in [low, high] and inside the log range of a look; None where there are none."""
-        rows = self._rows
-        if rows is None:
-            return None
-        floor, head = max(look.floor, int(rows.positions.min())), min(look.head, int(rows.positions.max()) + 1)
-        key = (low, high, floor, head, look.pane or 0)
-        found = self._sums.get(key)
+        with self._lock:
+            rows = self._rows
+            if rows is None or not len(rows.times):
+                return None
+            floor, head = max(look.floor, int(rows.positions[0])), min(look.head, int(rows.positions[-1]) + 1)
+            key = (low, high, floor, head, look.pane or 0)
+            found = self._sums.get(key)
         if found is None:
             inside = (rows.times >= low) & (rows.times <= high) & (rows.positions >= floor) & (rows.positions < head)
             chosen = rows if inside.all() else rows.take(np.flatnonzero(inside))
-            width = look.pane or FOREVER
-            found = EdgeSum(chosen, slice_rows(chosen.times, chosen.positions, chosen.groups, width))
-            self._sums.put(key, found)
+            found = EdgeSum(chosen, slice_rows(chosen.times, chosen.positions, chosen.groups, look.pane or FOREVER))
+            with self._lock:
+                if rows is self._rows:
+                    self._sums.put(key, found)
         return found
 
 
@@ -120,7 +129,11 @@ class EdgeCache:
         return found
 
     def add(self, key: tuple[str, Period], edge: EdgeRows, positions: Range, rows: Sequence[FamilyRows]) -> None:
-        """Rows that were read, unless another thread has added them meanwhile."""
-        if outside(edge.covered, *positions) == [positions]:
-            edge.add(positions, rows)
+        """Rows that were read, without those that another thread has added meanwhile."""
+        for low, high in outside(edge.covered, *positions):
+            inside = [np.flatnonzero((part.positions >= low) & (part.positions < high)) for part in rows]
+            edge.add((low, high), [part.take(own) for part, own in zip(rows, inside, strict=True) if len(own)])
         self._known.put(key, edge, edge.nbytes)
+
+    def clear(self) -> None:
+        self._known.clear()

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from penstock.expr.windows import FOREVER
 from penstock.operators.aggregate import payload
 from penstock.operators.aggregate.approximate.base import Approximate
 from penstock.operators.aggregate.approximate.brackets import NONE, CellSum, look_approximately
@@ -48,6 +49,13 @@ class FamilyStore:
         if panes is not None and isinstance(cells, TileStore) and not cells.keep_panes(panes.pane):
             self.give_up(measure)
 
+    def reach_back(self, measures: tuple[Measure, ...], low_us: int) -> None:
+        """A window reaches back to a time: where cells before it were forgotten, the log is sliced again."""
+        for measure in measures:
+            cells = self.measures[measure].cells
+            if isinstance(cells, TileStore) and low_us < cells.since_us:
+                self.give_up(measure)
+
     def missing(self, measures: tuple[Measure, ...], first: int, head: int) -> list[tuple[Range, list[Measure]]]:
         """Ranges of the log that some of the measures do not cover yet."""
         found: dict[Range, list[Measure]] = {}
@@ -78,6 +86,8 @@ class FamilyStore:
             gaps = [outside(known.covered, *each) for each in told.ranges]
             if all(gap == [each] for gap, each in zip(gaps, told.ranges, strict=True)):
                 known.cells.put(self.told_cells(told, name, measure, numbers))
+                if isinstance(known.cells, TileStore):
+                    known.cells.since_us = max(known.cells.since_us, told.about.get("since_us", -FOREVER))
                 known.covered = joined([*known.covered, *told.ranges])
 
     def told_cells(self, told: payload.CellBatch, name: str, measure: Measure, numbers: Ints) -> Cells:
@@ -125,9 +135,10 @@ class FamilyStore:
     def new_cells(self, measure: Measure) -> CellStore | TileStore:
         return cell_store(measure.make())
 
-    def about(self) -> dict[str, Any]:
-        """What a snapshot holds of the family beside its cells."""
-        return {}
+    def about(self, measure: Measure) -> dict[str, Any]:
+        """What a snapshot holds of a measure beside its cells."""
+        cells = self.measures[measure].cells
+        return {"since_us": cells.since_us} if isinstance(cells, TileStore) else {}
 
     @property
     def users(self) -> set[int]:

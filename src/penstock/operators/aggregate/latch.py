@@ -55,7 +55,7 @@ class LatchFamily(FamilyStore):
         cells = super().told_cells(told, name, measure, numbers)
         return cells if told.about else _piece(cells, told.ranges[0])
 
-    def about(self) -> dict[str, int]:
+    def about(self, measure: Measure) -> dict[str, int]:
         return {"kept_from_us": -FOREVER if self.kept_from_us is None else self.kept_from_us}
 
     def sum_below(self, measure: Measure, head: int) -> tuple[CombinedCells, int]:

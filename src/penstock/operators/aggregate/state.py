@@ -13,12 +13,14 @@ import numpy as np
 
 from penstock.cycle.commit_files import ResultRow
 from penstock.cycle.folder import DataFolder
+from penstock.expr.windows import FOREVER
 from penstock.operators.aggregate import payload
 from penstock.operators.aggregate.answer_cache import AnswerCache
 from penstock.operators.aggregate.edge_rows import EdgeCache
 from penstock.operators.aggregate.family import FamilyStore, MeasureStore, renumbered
 from penstock.operators.aggregate.latch import LatchFamily
 from penstock.operators.aggregate.over_joins.family import ResultsFamily
+from penstock.operators.aggregate.partials.tiles import TileStore
 from penstock.operators.aggregate.shape import Measure, family_name, family_of, measure_name, measures_of
 from penstock.operators.base.ranges import from_position
 from penstock.operators.base.state import OperatorState
@@ -164,13 +166,23 @@ class SliceStore(OperatorState):
         for family in self.families.values():
             for known in family.measures.values():
                 position = min((keep_from.get(q, 0) for q in known.users), default=0)
-                if position > 0:
+                if position > 0 and not isinstance(known.cells, TileStore):
                     known.covered = from_position(known.covered, known.cells.forget_below(position))
             family.renumber()
+
+    def trim_tiles(self, lows: Mapping[int, int], floors: Mapping[int, int]) -> None:
+        """Forget cells of times that no query reaches (`lows`), and of rows that no table has any more (`floors`)."""
+        for family in self.families.values():
+            for known in family.measures.values():
+                if isinstance(known.cells, TileStore):
+                    low = min((lows.get(q, -FOREVER) for q in known.users), default=-FOREVER)
+                    known.cells.forget_before(low, floors.get(family.family.table_id, 0))
 
     def give_up(self, most_bytes: int) -> set[int]:
         """Empty the largest families until the rest fits; the queries that lost their cells."""
         gone: set[int] = set()
+        if self.nbytes + self.edges.nbytes > most_bytes:
+            self.edges.clear()
         while self.nbytes > most_bytes:
             largest = max(self._all_families(), key=lambda family: family.nbytes)
             gone |= largest.users
@@ -221,7 +233,7 @@ class SliceStore(OperatorState):
                 keys = family.groups.columns(used, types)
                 one = renumbered(cells, inverse)
                 partials = {measure_name(measure): known.cells.partial}
-                data = payload.to_bytes(name, partials, known.covered, keys, [one], family.about())
+                data = payload.to_bytes(name, partials, known.covered, keys, [one], family.about(measure))
                 yield family.family.table_id, "slices", 0, 0, data
 
 

@@ -110,12 +110,12 @@ class ProcessorShare:
 
     def __init__(self, share: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._share = max(share, LEAST_SHARE)
-        self._clock = clock
+        self.clock = clock
         self._free_s = 0.0
 
     def pause_s(self, usual_s: float) -> float:
         """How long work that usually takes so much processor time has to wait for its turn."""
-        now_s = self._clock()
+        now_s = self.clock()
         turn_s = max(self._free_s, now_s - BURST_S)
         self._free_s = turn_s + usual_s / self._share
         return max(0.0, turn_s - now_s)
@@ -123,6 +123,38 @@ class ProcessorShare:
     def correct(self, usual_s: float, spent_s: float) -> None:
         """Count what the work has really taken."""
         self._free_s += (spent_s - usual_s) / self._share
+
+
+class Turn:
+    """The turns of one subscriber under a share: it asks for one, waits, works, and says what the work took."""
+
+    def __init__(self, share: ProcessorShare) -> None:
+        self._share = share
+        self._usual_s = 0.0
+        self._reserved_s: float | None = None
+        self._at_s = 0.0
+        self.waited = False  # whether there was a pause before this turn
+
+    def wait_s(self) -> float:
+        """How long it is until the turn, which the first call asks for."""
+        now_s = self._share.clock()
+        if self._reserved_s is None:
+            self._reserved_s = self._usual_s
+            self._at_s = now_s + self._share.pause_s(self._usual_s)
+            self.waited = self._at_s > now_s
+        return max(0.0, self._at_s - now_s)
+
+    def end(self, spent_s: float, usual: bool) -> None:
+        """The work took so long. `usual`: the next one will take about as long."""
+        if self._reserved_s is not None:
+            self._share.correct(self._reserved_s, spent_s)
+        self._reserved_s, self.waited = None, False
+        if usual:
+            self._usual_s = spent_s
+
+    def give_back(self) -> None:
+        """End without any work, if a turn was asked for."""
+        self.end(0.0, usual=False)
 
 
 class Workers:

@@ -29,6 +29,7 @@ from penstock.server.http.access import GOING_AWAY, POLICY_VIOLATION
 from penstock.server.http.context import Context, context_of, until_gone
 from penstock.server.http.encode import encode_event
 from penstock.server.http.errors import internal_error, log
+from penstock.server.http.thread_pools import Turn
 from penstock.server.models import ERRORS
 from penstock.views.results import Event
 
@@ -187,41 +188,41 @@ async def stream_events(
     closing = context.lifecycle.closing
     ping_s = PING_S if ping_s is None else ping_s
     context.counters.subscribers += 1
+    turn = Turn(context.pace)
     closed = asyncio.ensure_future(closing.wait())
     closed.add_done_callback(lambda _: wake.set())
     try:
         subscription.on_ready(lambda: _wake(loop, wake))
         if framing.hello is not None:
             yield framing.hello
-        last, usual_s = loop.time(), 0.0
+        last = loop.time()
         wake.set()
         while not closing.is_set():
+            # A caller that may not sign in any more gets no more events.
+            context.caller()
             try:
                 async with asyncio.timeout_at(last + ping_s):
                     await wake.wait()
+                    if subscription.may_skip_cycles and (pause_s := turn.wait_s()):
+                        with suppress(TimeoutError):
+                            await asyncio.wait_for(closing.wait(), pause_s)
             except TimeoutError:
                 yield framing.ping(subscription.cycle)
                 last = loop.time()
                 continue
-            # A caller that may not sign in any more gets no more events.
-            context.caller()
-            pause_s = context.pace.pause_s(usual_s) if subscription.may_skip_cycles else 0.0
-            if pause_s:
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(closing.wait(), pause_s)
+            if closing.is_set():
+                break
+            if turn.waited:
                 subscription.skip_cycles()
             wake.clear()
-            if subscription.may_skip_cycles:
-                frame, spent_s = await context.workers.paced.run(_next_frame, subscription, framing)
-                context.pace.correct(usual_s, spent_s)
-            else:
-                frame, spent_s = await context.workers.stream.run(_next_frame, subscription, framing)
+            pool = context.workers.paced if subscription.may_skip_cycles else context.workers.stream
+            frame, spent_s = await pool.run(_next_frame, subscription, framing)
             if frame is not None:
-                usual_s = spent_s
                 yield frame
                 last = loop.time()
-                if not pause_s:
+                if not turn.waited:
                     wake.set()  # there may be more
+            turn.end(spent_s, frame is not None)
     except PenstockError as problem:
         yield framing.problem(problem)
     except Exception:
@@ -231,6 +232,7 @@ async def stream_events(
             yield framing.problem(internal_error())
     finally:
         context.counters.subscribers -= 1
+        turn.give_back()
         closed.cancel()
         subscription.close()
 

@@ -112,18 +112,26 @@ def test_a_sum_of_tiles_is_that_of_the_cells(partial: Partial, seed: int, monkey
 
 
 @pytest.mark.parametrize("seed", seeds(6))
-def test_cells_below_a_position_go_and_the_others_stay(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cells_before_a_time_or_below_a_position_go_and_the_others_stay(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(tiles, "RECENT", 2)
     rows = Rows(seed, Count(()), span=100_000, groups=3)
     for _ in range(40):
         rows.put()
-    position = len(rows.rows) // 2
-    below = rows.tiled.forget_below(position)
-    assert below <= position
+    low, floor, head = 60_000, len(rows.rows) // 3, len(rows.rows)
+    rows.tiled.forget_before(low, floor)
     left = rows.tiled.view()
-    assert (left.firsts >= below).all()
-    assert int(left.rows.sum()) == len(rows.rows) - below
-    assert rows.tiled.forget_below(len(rows.rows)) == len(rows.rows)
+    assert (left.starts + left.widths > low).all() and (left.lasts >= floor).all()
+    look = CellRange(low + 100, 200_000, floor, head)
+    lines, rest = rows.tiled.look(look, None)
+    read = [
+        p
+        for p in rows.inside(look)
+        if any(a <= rows.rows[p][0] < b for a, b in rest.periods) and any(a <= p < b for a, b in rest.positions)
+    ]
+    assert int(lines.state["count"].sum()) + len(read) == len(rows.inside(look))
+    rows.tiled.forget_before(200_000, 0)
     assert len(rows.tiled) == 0 and rows.tiled.nbytes == 0
 
 
@@ -151,3 +159,16 @@ def test_counts_and_sums_take_few_bytes() -> None:
         stores[1].put(sliced.aggregate(Total((DOUBLE,)), [pa.array(chance.normal(20, 5, len(times)))]))
     assert len(stores[0]) == len(stores[1]) == groups * 240
     assert sum(store.nbytes for store in stores) / len(stores[0]) < 60
+
+
+def test_a_group_that_lags_does_not_keep_the_cells_of_others() -> None:
+    """One group is 100 slots behind the other: their cells of a slot lie far apart in the log."""
+    store, position = TileStore(Count(())), 0
+    for second in range(3000):
+        for group, slot in ((0, second), (1, second - 100)):
+            if slot >= 0:
+                cells = slice_rows(np.array([slot * 10]), np.array([position]), np.array([group]), 10)
+                store.put(cells.aggregate(Count(()), []))
+                position += 1
+    store.forget_before(15_000, 0)
+    assert int(store.view().rows.sum()) <= position // 2 + 120

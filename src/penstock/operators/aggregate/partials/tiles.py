@@ -17,6 +17,7 @@ from functools import cached_property
 
 import numpy as np
 
+from penstock.expr.windows import FOREVER
 from penstock.operators.aggregate.partials.base import Ints, Mergeable, Numbers
 from penstock.operators.aggregate.partials.cell_sums import (
     CellRange,
@@ -52,6 +53,7 @@ class CellTile:
         self.slots, begins = np.unique(cells.starts, return_index=True)
         self.firsts, self.lasts = np.minimum.reduceat(cells.firsts, begins), np.maximum.reduceat(cells.lasts, begins)
         self.bounds = np.append(begins, len(cells))
+        self.row_count = int(cells.rows.sum())
         self.groups = cells.groups.astype(np.int32)
         self.rows = _packed(cells.rows)
         self.state = {name: _packed(field, self.rows) for name, field in cells.state.items()}
@@ -62,7 +64,8 @@ class CellTile:
 
     def nbytes(self, partial: Mergeable) -> int:
         shared = sum(f.nbytes for f in self.state.values() if f is self.rows or f.strides == (0,))
-        return 4 * self.slots.nbytes + self.groups.nbytes + self.rows.nbytes + partial.nbytes(self.state) - shared
+        known = (self.slots, self.firsts, self.lasts, self.bounds, self.groups, self.rows)
+        return sum(column.nbytes for column in known) + partial.nbytes(self.state) - shared
 
     def cells(self, partial: Mergeable, chosen: np.ndarray | None = None) -> Cells:
         """All cells, or those of the slots that a mask chooses."""
@@ -84,7 +87,8 @@ class CellTile:
         if self._sum is None:
             cells = self.cells(partial)
             lines = combine(cells, partial, None)
-            rows = np.bincount(cells.groups, cells.rows)[lines.groups].astype(np.int64)
+            rows = np.zeros(len(lines.groups), np.int64)
+            np.add.at(rows, np.searchsorted(lines.groups, cells.groups), cells.rows)
             same = (np.full(len(rows), value) for value in (start, width, self.firsts.min(), self.lasts.max()))
             starts, widths, firsts, lasts = same
             self._sum = Cells(starts, widths, lines.groups, firsts, lasts, rows, lines.state)
@@ -124,18 +128,20 @@ class CellLevel:
             self._slots = TILE_SLOTS[TILE_SLOTS.index(self._slots) + 1]
             known, self.tiles = self.tiles, {}
             largest = max(self._put(tile.cells(self.partial)) for tile in known.values())
+        self._order()
 
     def _put(self, cells: Cells) -> int:
         """The number of cells of the largest tile that was written."""
         keys = np.floor_divide(cells.starts, self.tile_us) * self.tile_us
+        order = np.argsort(keys, kind="stable")
+        starts, begins = np.unique(keys[order], return_index=True)
         largest = 0
-        for start in np.unique(keys).tolist():
+        for start, chosen in zip(starts.tolist(), np.split(order, begins[1:]), strict=True):
             tile = self.tiles.get(start)
-            mine = cells.take(keys == start)
+            mine = cells.take(chosen)
             merged = sorted_cells([mine] if tile is None else [tile.cells(self.partial), mine], self.partial)
             self.tiles[start] = CellTile(merged)
             largest = max(largest, len(merged))
-        self._order()
         return largest
 
     def take_sparse(self, before: int) -> list[Cells]:
@@ -143,7 +149,7 @@ class CellLevel:
         sparse = {
             start: tile.summed(self.partial, start, self.tile_us)
             for start, tile in self.tiles.items()
-            if start + self.tile_us <= before and int(tile.rows.sum()) <= min(SLOT_ROWS, CELL_ROWS * len(tile))
+            if start + self.tile_us <= before and tile.row_count <= min(SLOT_ROWS, CELL_ROWS * len(tile))
         }
         if sparse:
             self.tiles = {start: tile for start, tile in self.tiles.items() if start not in sparse}
@@ -188,8 +194,8 @@ class LevelIndex:
         """The cells of chosen slots; where every slot of a tile is chosen, its sums. No sum is of two panes."""
         whole = np.logical_and.reduceat(chosen, self.bounds[:-1])
         some = np.logical_or.reduceat(chosen, self.bounds[:-1])
-        if pane is not None and pane % self.tile_us:
-            whole[:] = False
+        if (pane is not None and pane % self.tile_us) or self.kept:
+            whole[:] = False  # lists of values are not kept twice
         if whole.any():
             yield self._summed(whole)
         for place in np.flatnonzero(some & ~whole).tolist():
@@ -250,12 +256,14 @@ class TileStore:
         self._levels: dict[int, CellLevel] = {}
         self._recent: list[Cells] = []
         self._newest: Cells | None = None  # those of `_recent` as one
+        self.since_us = -FOREVER  # slots that end before it were forgotten
         self.pane_us = 0  # no slot is of two panes of this width; 0: there are none
 
     def keep_panes(self, width_us: int) -> bool:
         """Have no slot be of two panes of this width from now on; False where one is already."""
         self.pane_us = math.gcd(self.pane_us, width_us)
-        return all(self._fits(width) for width in self._levels)
+        recent = (width for cells in self._recent for width in np.unique(cells.widths).tolist())
+        return all(self._fits(width) for width in (*self._levels, *recent))
 
     def _fits(self, width: int) -> bool:
         return self.pane_us % width == 0
@@ -365,30 +373,18 @@ class TileStore:
             chosen += index.chosen_cells(slots.chosen, look.pane)
         return combine(concat_cells(chosen), self.partial, panes), rest
 
-    def forget_below(self, position: int) -> int:
-        """Drop slots with rows below a position only; returns the position below which nothing is left.
+    def forget_before(self, low_us: int, floor: int) -> None:
+        """Drop slots that end before a time, and those with rows below a log position only, which the log has no more."""
+        if low_us > self.since_us:
+            self.since_us = low_us
+        for level in self._levels.values():
+            level.replace(lambda tile: self._left(tile, floor))
+        self._levels = {width: level for width, level in self._levels.items() if level.tiles}
+        recent = [c.take((c.starts + c.widths > self.since_us) & (c.lasts >= floor)) for c in self._recent]
+        self._recent, self._newest = [cells for cells in recent if len(cells)], None
 
-        A slot with rows on both sides stays, and with it everything down to its first row.
-        """
-        blocks = self._blocks()
-        while True:
-            kept = [block.lasts >= position for block in blocks]
-            lows = [int(block.firsts[own].min(initial=position)) for block, own in zip(blocks, kept, strict=True)]
-            lowest = min(lows, default=position)
-            if lowest >= position:
-                break
-            position = lowest
-        if not all(own.all() for own in kept):
-            for level in self._levels.values():
-                level.replace(lambda tile: self._since(tile, position))
-            self._levels = {width: level for width, level in self._levels.items() if level.tiles}
-            recent = [cells.take(cells.lasts >= position) for cells in self._recent]
-            self._recent = [cells for cells in recent if len(cells)]
-            self._newest = None
-        return position
-
-    def _since(self, tile: CellTile, position: int) -> Cells | None:
-        kept = tile.lasts >= position
+    def _left(self, tile: CellTile, floor: int) -> Cells | None:
+        kept = (tile.slots + tile.width > self.since_us) & (tile.lasts >= floor)
         return None if kept.all() else tile.cells(self.partial, kept)
 
     def renumber(self, numbers: Ints) -> None:
