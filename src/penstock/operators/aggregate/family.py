@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.expr.windows import FOREVER
 from penstock.operators.aggregate import payload
 from penstock.operators.aggregate.approximate.base import Approximate
 from penstock.operators.aggregate.approximate.brackets import NONE, CellSum, look_approximately
@@ -17,7 +16,7 @@ from penstock.operators.aggregate.groups import Groups
 from penstock.operators.aggregate.partials.base import Ints
 from penstock.operators.aggregate.partials.cell_sums import CellRange, Panes, choose_cells, combine
 from penstock.operators.aggregate.partials.cells import Cells, CellStore
-from penstock.operators.aggregate.partials.tiles import TileStore
+from penstock.operators.aggregate.partials.tiles import ALWAYS, TileStore
 from penstock.operators.aggregate.shape import Family, Measure, measure_name
 from penstock.operators.aggregate.slicer import SlicedFamily
 from penstock.operators.base.ranges import Range, Ranges, joined, outside
@@ -87,7 +86,7 @@ class FamilyStore:
             if all(gap == [each] for gap, each in zip(gaps, told.ranges, strict=True)):
                 known.cells.put(self.told_cells(told, name, measure, numbers))
                 if isinstance(known.cells, TileStore):
-                    known.cells.since_us = max(known.cells.since_us, told.about.get("since_us", -FOREVER))
+                    known.cells.since_us = max(known.cells.since_us, told.about.get("since_us", ALWAYS))
                 known.covered = joined([*known.covered, *told.ranges])
 
     def told_cells(self, told: payload.CellBatch, name: str, measure: Measure, numbers: Ints) -> Cells:

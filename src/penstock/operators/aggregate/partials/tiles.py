@@ -41,6 +41,8 @@ SLOT_ROWS = 1 << 14
 CELL_ROWS = 4
 """And while its cells have no more rows than this on average: otherwise little is saved by wider ones."""
 SLOT_MAX_US = 3_600_000_000
+ALWAYS = -(1 << 63)
+"""Before every time that a window may begin at."""
 _SMALL = np.iinfo(np.int32)
 
 
@@ -256,7 +258,7 @@ class TileStore:
         self._levels: dict[int, CellLevel] = {}
         self._recent: list[Cells] = []
         self._newest: Cells | None = None  # those of `_recent` as one
-        self.since_us = -FOREVER  # slots that end before it were forgotten
+        self.since_us = ALWAYS  # slots that end before it were forgotten
         self.pane_us = 0  # no slot is of two panes of this width; 0: there are none
 
     def keep_panes(self, width_us: int) -> bool:
@@ -375,7 +377,7 @@ class TileStore:
 
     def forget_before(self, low_us: int, floor: int) -> None:
         """Drop slots that end before a time, and those with rows below a log position only, which the log has no more."""
-        if low_us > self.since_us:
+        if low_us > max(self.since_us, -FOREVER):
             self.since_us = low_us
         for level in self._levels.values():
             level.replace(lambda tile: self._left(tile, floor))
