@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from penstock.answers.subscription import Subscription
 from penstock.server.http.thread_pools import BURST_S, ProcessorShare, Turn
 from penstock.views.results import Event
 from tests.support.pipe import Pipe
@@ -82,6 +84,47 @@ def test_a_subscriber_that_skips_cycles_receives_the_net_change(pipes: Callable[
             assert replayed(heard["some"]) == replayed(heard["every"])
     assert len(heard["some"]) == 3 < len(heard["every"])
     assert [event.cycle for event in heard["some"]] == sorted({event.cycle for event in heard["some"]})
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("panes", ["TUMBLE(2 SECONDS)", "SLIDE(4 SECONDS, 2 SECONDS)"])
+def test_a_subscriber_that_skips_cycles_is_told_of_every_pane_while_it_is_whole(
+    panes: str, seed: int, pipes: Callable[..., Pipe]
+) -> None:
+    pipe = pipes()
+    pipe.probes()
+    grouped = f"SELECT window_start, COUNT(*) AS n FROM probes GROUP BY {panes} BEGIN (NOW - 6 SECONDS) END (NOW)"
+    pipe.db.execute(f"CREATE QUERY counted AS {grouped}")
+    pipe.push(1.0)
+    pipe.engine.drain()
+    every, some = (pipe.db.subscribe("counted", None, False) for _ in range(2))
+    chance, events = random.Random(seed), [0, 0]
+    most: list[dict[Any, int]] = [{}, {}]
+    hear(some, most[1], skips=False)
+    for _ in range(60):
+        pipe.clock.advance(chance.choice((100, 400, 900)) * 1000)
+        pipe.push(*[1.0] * chance.randrange(1, 4))
+        pipe.engine.drain()
+        events[0] += hear(every, most[0], skips=False)
+        if chance.random() < 0.15:
+            events[1] += hear(some, most[1], skips=True)
+    events[1] += hear(some, most[1], skips=True)
+    assert most[0] == most[1]
+    assert len(most[0]) > 10 and events[1] < events[0] * 0.8
+
+
+def hear(subscription: Subscription, most: dict[Any, int], skips: bool) -> int:
+    """Note the largest count of each pane, before BEGIN cut it. The number of events."""
+    count = 0
+    while True:
+        if skips:
+            subscription.skip_cycles()
+        event = subscription.next(0)
+        if event is None:
+            return count
+        count += 1
+        for row in event.table.to_pylist():
+            most[row["window_start"]] = max(row["n"], most.get(row["window_start"], 0))
 
 
 def test_rows_and_alarms_are_never_skipped(pipes: Callable[..., Pipe]) -> None:

@@ -36,7 +36,10 @@ class Subscription(Protocol):
         """Whether `skip_cycles` has an effect."""
 
     def skip_cycles(self) -> None:
-        """Have the next event tell the change since the last one at the newest cycle, without the cycles in between."""
+        """Have the next event tell the change since the last one at the newest cycle, without the cycles in between.
+
+        No pane is missed: where one has left the window meanwhile, the event is of the last cycle that had it.
+        """
 
     def close(self) -> None: ...
 
@@ -72,7 +75,7 @@ class SelectSubscription:
 
     @property
     def may_skip_cycles(self) -> bool:
-        return self._before is not None and self._before.may_skip_cycles
+        return self._before is not None and self._before.stretch is not None
 
     def skip_cycles(self) -> None:
         self._skips = self.may_skip_cycles
@@ -108,11 +111,14 @@ class SelectSubscription:
             if not self._feed.wait_past(self._from_cycle - 2, timeout_s):
                 return None
             self._begin_at(self._from_cycle)
-        while self._feed.wait(self._is_due, max(0.0, deadline - time.monotonic())):
-            event = None if self._is_closed() else self._step()
-            if event is not None or self._is_closed():
-                return event
-        return None
+        try:
+            while self._feed.wait(self._is_due, max(0.0, deadline - time.monotonic())):
+                event = None if self._is_closed() else self._step()
+                if event is not None or self._is_closed():
+                    return event
+            return None
+        finally:
+            self._skips = False
 
     def _is_due(self) -> bool:
         """Whether a cycle is there to tell about. A query that rests is waited for: then nothing it missed is lost."""
@@ -150,22 +156,38 @@ class SelectSubscription:
         return self._event(held, entered, left) if len(entered) or (left is not None and left.num_rows) else None
 
     def _after(self, before: AnswerAt) -> AnswerAt | None:
-        """The answer one cycle on; None where the query rests after all."""
+        """The answer one cycle on, or more where cycles are skipped; None where the query rests after all."""
         with self._standing.locked() as store:
             if not store.knows(before.query_id):
                 raise error("query_not_found", query=self._name)
             self._standing.check_failed(self._name)
             if self._standing.is_resting(self._name):
                 return None
-            if not self._rested and not self._skips:
-                self._feed.mark(before.cycle + 1)  # a reader that is too slow gets an error
-            # While it rested there were no answers; all that came meanwhile comes with the first one.
-            cycle = None if self._skips else self._standing.next_answer(before.query_id, before.cycle)
-            self._rested = self._skips = False
-            held = self._standing.held(self._name, cycle)
-            if held.operator != before.operator:
-                raise answered_otherwise(held.cycle)
-            return held
+            newest = self._standing.held(self._name) if self._skips else None
+            if newest is None or newest.stretch != before.stretch:
+                if not self._rested:
+                    self._feed.mark(before.cycle + 1)  # a reader that is too slow gets an error
+                # While it rested there were no answers; all that came meanwhile comes with the first one.
+                cycle = self._standing.next_answer(before.query_id, before.cycle)
+                held = self._standing.held(self._name, cycle)
+                newest = held if newest is None else self._last_of_stretch(held, newest.cycle)
+            self._rested = False
+            if newest.operator != before.operator:
+                raise answered_otherwise(newest.cycle)
+            return newest
+
+    def _last_of_stretch(self, held: AnswerAt, newest: int) -> AnswerAt:
+        """The last answer, up to the newest one, of the same stretch."""
+        found, end = held, newest + 1
+        while found.cycle + 1 < end:
+            middle = (found.cycle + end) // 2
+            cycle = self._standing.next_answer(held.query_id, middle - 1)
+            later = self._standing.held(self._name, cycle) if cycle is not None and cycle < end else None
+            if later is not None and later.stretch == held.stretch:
+                found = later
+            else:
+                end = middle
+        return found
 
     def _event(self, held: AnswerAt, entered: Ids, left: pa.Table | None) -> Event:
         if left is not None and left.num_rows:

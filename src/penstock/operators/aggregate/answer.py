@@ -12,7 +12,7 @@ import pyarrow as pa
 from penstock.errors import PenstockError, error
 from penstock.operators.aggregate.approximate.brackets import CellSum, unsliced
 from penstock.operators.aggregate.correlated import with_inner
-from penstock.operators.aggregate.edge_rows import EdgeRows, Period
+from penstock.operators.aggregate.edge_rows import EdgeLook, concat_rows
 from penstock.operators.aggregate.family import FamilyStore, number_groups, numbered
 from penstock.operators.aggregate.groups import Groups
 from penstock.operators.aggregate.history import (
@@ -25,7 +25,13 @@ from penstock.operators.aggregate.history import (
     slice_pieces,
 )
 from penstock.operators.aggregate.partials.base import Ints
-from penstock.operators.aggregate.partials.cell_sums import CellRange, UncoveredRows, combine, merge_combined
+from penstock.operators.aggregate.partials.cell_sums import (
+    CellRange,
+    CombinedCells,
+    UncoveredRows,
+    combine,
+    merge_combined,
+)
 from penstock.operators.aggregate.rollups.notices import RolledUpNote, note_of
 from penstock.operators.aggregate.rollups.rollup_read import RollupRange, RollupSource
 from penstock.operators.aggregate.rows import answer_table, with_values
@@ -33,7 +39,6 @@ from penstock.operators.aggregate.shape import SECOND_US, Measure, family_name, 
 from penstock.operators.aggregate.slicer import SlicedFamily
 from penstock.operators.aggregate.within import loose_measures, note_doubt, read_exactly
 from penstock.operators.base.log_reader import LogReader
-from penstock.operators.base.ranges import outside
 from penstock.operators.base.row_order import sorted_rows
 from penstock.operators.base.table_answer import TableAnswer
 from penstock.operators.select.window_cut import WindowAt
@@ -71,9 +76,12 @@ class AggregateAt(TableAnswer):
         return (self.instant.floor,)
 
     @property
-    def may_skip_cycles(self) -> bool:
-        """Not with HAVING or panes: a group that passes it for a moment is an alarm, and a pane may come and go."""
-        return self.plan.having is None and self.plan.panes is None
+    def stretch(self) -> int | None:
+        """With panes, until one leaves the window. With HAVING, a group that passes it for a moment is an alarm."""
+        span, panes = self.instant.range(), self.plan.panes
+        if self.plan.having is not None:
+            return None
+        return span[0] // panes.pane if span is not None and panes is not None else 0
 
     def answer(self) -> pa.Table:
         if self._answer is None and self.plan.is_approximate:
@@ -118,13 +126,10 @@ class AggregateAt(TableAnswer):
         parts = {measure: [each.lines for each in parts_of] for measure, parts_of in looked.items()}
         read: list[tuple[list[tuple[Measure, CellSum]], SlicedFamily]] = []
         for (rest, keeps_rows), needed in rests.items():
-            edges = self._edges(log_reader, rest, groups, [m for m, _ in needed]) if keeps_rows else None
+            edges = self._edges(log_reader, rest, groups, look, [m for m, _ in needed]) if keeps_rows else None
             if edges is not None:
-                for (begin, end), edge in edges:
-                    total = edge.sum(max(low, begin), min(high, end - 1), look)
-                    if total is not None:
-                        for measure, _ in needed:
-                            parts[measure].append(total.of(measure, panes))
+                for measure, lines in edges.items():
+                    parts[measure] += lines
                 continue
             request = SliceRequest(
                 family_of(self.plan),
@@ -163,31 +168,25 @@ class AggregateAt(TableAnswer):
             return answer_table(self.plan, whole, groups, min(high, at.now_us or 0))
 
     def _edges(
-        self, log_reader: LogReader, rest: UncoveredRows, groups: Groups, needed: list[Measure]
-    ) -> list[tuple[Period, EdgeRows]] | None:
-        """The rows of slots that the window cuts, as far as they are not kept from the log; None: too many for this process."""
-        family, name = family_of(self.plan), family_name(family_of(self.plan))
+        self, log_reader: LogReader, rest: UncoveredRows, groups: Groups, look: CellRange, needed: list[Measure]
+    ) -> dict[Measure, list[CombinedCells]] | None:
+        """The sums of rows in slots that the window cuts; None: too many would have to be read in this process."""
+        family = family_of(self.plan)
         with self.locked() as store:
             cache, measures = store.slices.edges, tuple(dict.fromkeys((*self._family(store).measures, *needed)))
-            arguments = frozenset(a for measure in measures for a in measure.arguments)
-            known = [(period, cache.of(name, period, groups, arguments)) for period in rest.periods]
-            gaps = [
-                (period, edge, gap)
-                for period, edge in known
-                for positions in rest.positions
-                for gap in outside(edge.covered, *positions)
-            ]
-        wanted = [(*each, ranges_with(log_reader, each[2], each[:1])) for each in gaps]
-        rows = sum(end - first for *_, ranges in wanted for first, end in ranges)
+        edges = EdgeLook(cache, family_name(family), groups, needed, rest, look, self.plan.panes)
+        wanted = (r for positions in rest.positions for r in ranges_with(log_reader, positions, rest.periods))
+        missing = edges.missing(wanted, log_reader.positions(look.head))
+        rows = sum(end - first for first, end in missing)
         if rows > READ_ROWS or not log_reader.affords(rows):
             return None
-        for period, edge, gap, ranges in wanted:
-            request = SliceRequest(family, measures, SECOND_US, InPeriods((period,), period[0], period[1] - 1))
-            found = list(read_rows(log_reader, request, ranges))
+        request = SliceRequest(family, measures, SECOND_US)
+        for piece in missing:
+            found = list(read_rows(log_reader, request, [piece]))
             with self.locked():
                 own = [replace(part, groups=numbered(groups, part.keys)[part.groups], keys=[]) for part in found]
-                cache.add((name, period), edge, gap, own)
-        return known
+            edges.put(piece, concat_rows(own))
+        return edges.sums()
 
     def _rolled_up(self, measures: tuple[Measure, ...], look: CellRange) -> RollupRange | None:
         """The part of the answer from a rollup, of readings below a log position."""

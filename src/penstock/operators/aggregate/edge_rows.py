@@ -1,13 +1,13 @@
-"""The rows of slots that an edge of a window cuts: read from the log once, and kept for the next answers and cycles.
+"""Rows where an edge of a window cuts a slot: read from the log in pages, which the next answers and cycles use again.
 
-BEGIN and END cut the same slot in many cycles, and in many queries of a family. Its rows are facts about the log, as cells are:
-they can be missing here, but never wrong.
+BEGIN and END cut the same slots in many cycles, and in many queries of a family. A page is a fixed number of log positions. Its rows, and
+their sums, are facts about the log, as cells are: they can be missing here, but never wrong. Sums stay longer than rows.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -17,123 +17,196 @@ from penstock.cache import Cache
 from penstock.expr.expression import Expr
 from penstock.expr.windows import FOREVER
 from penstock.operators.aggregate.groups import Groups
-from penstock.operators.aggregate.partials.cell_sums import CellRange, CombinedCells, Panes, combine
-from penstock.operators.aggregate.partials.slices import SlicedRows, slice_rows
+from penstock.operators.aggregate.partials.cell_sums import CellRange, CombinedCells, Panes, UncoveredRows
+from penstock.operators.aggregate.partials.slices import slice_rows
 from penstock.operators.aggregate.shape import Measure
 from penstock.operators.aggregate.slicer import FamilyRows
-from penstock.operators.base.ranges import Range, Ranges, joined, outside
+from penstock.operators.base.ranges import Range, joined
 
-MOST_BYTES = 64 << 20
-MOST_SUMS = 3
-"""Ranges of one slot of which the rows are kept apart."""
-Period = tuple[int, int]
+PAGE_ROWS = 1 << 12
+MOST_ROW_BYTES, MOST_SUM_BYTES = 64 << 20, 32 << 20
+MOST_SUMS = 4
+"""Parts of one page of which sums are kept."""
+PAGE_BYTES, SUM_BYTES = 1_000, 500
+"""About what objects take beside their arrays."""
 
-
-@dataclass(frozen=True, slots=True)
-class EdgeSum:
-    """The rows of a slot inside one range, cut for panes, and the sums of measures that were asked for."""
-
-    rows: FamilyRows
-    sliced: SlicedRows
-    lines: dict[tuple[Measure, Panes | None], CombinedCells] = field(default_factory=dict)
-
-    def of(self, measure: Measure, panes: Panes | None) -> CombinedCells:
-        found = self.lines.get((measure, panes))
-        if found is None:
-            partial = measure.make()
-            cells = self.sliced.aggregate(partial, [self.rows.arguments[a] for a in measure.arguments])
-            found = self.lines[measure, panes] = combine(cells, partial, panes)
-        return found
+PageKey = tuple[str, int]
+Part = tuple[int, int, int, int]
+"""Rows of a page by the first and last ts, and the first position and the one behind the last. No wider than the rows are, so equal parts are one."""
+Sums = dict[Measure, CombinedCells]
 
 
-class EdgeRows:
-    """The rows of a family in one slot, with the family's own numbers of groups. Rows are added, none is changed.
+class EdgePage:
+    """What is known of one page: which positions were read, where its rows are, and their sums."""
 
-    Readers ask for sums without the store's lock.
-    """
-
-    def __init__(self, groups: Groups, arguments: frozenset[Expr]) -> None:
+    def __init__(self, covered: Range, groups: Groups, rows: FamilyRows) -> None:
+        self.covered = covered
         self.groups = groups
-        self.arguments = arguments
-        self.covered: Ranges = ()
-        self._rows: FamilyRows | None = None
-        self._lock = threading.Lock()
-        self._sums: Cache[tuple[int, ...], EdgeSum] = Cache(most=MOST_SUMS)
+        self.sums: Cache[Part, Sums] = Cache(most=MOST_SUMS)
+        self._times = self._positions = (0, -1)
+        if len(rows.times):
+            self._times = int(rows.times.min()), int(rows.times.max())
+            self._positions = int(rows.positions[0]), int(rows.positions[-1]) + 1
 
     @property
     def nbytes(self) -> int:
-        return (1 + MOST_SUMS) * self._rows.nbytes if self._rows is not None else 0
+        return PAGE_BYTES + self.sums.nbytes
 
-    def add(self, positions: Range, rows: Sequence[FamilyRows]) -> None:
-        """Rows of a range of the log that was not covered."""
-        self.covered = joined([*self.covered, positions])
-        if not rows:
-            return
-        whole = concat_rows([self._rows, *rows] if self._rows is not None else list(rows))
-        with self._lock:
-            self._rows = whole
-            self._sums.clear()
-
-    def sum(self, low: int, high: int, look: CellRange) -> EdgeSum | None:
-        """The rows with ts in [low, high] and inside the log range of a look; None where there are none."""
-        with self._lock:
-            rows = self._rows
-            if rows is None or not len(rows.times):
-                return None
-            floor, head = max(look.floor, int(rows.positions[0])), min(look.head, int(rows.positions[-1]) + 1)
-            key = (low, high, floor, head, look.pane or 0)
-            found = self._sums.get(key)
-        if found is None:
-            inside = (rows.times >= low) & (rows.times <= high) & (rows.positions >= floor) & (rows.positions < head)
-            chosen = rows if inside.all() else rows.take(np.flatnonzero(inside))
-            found = EdgeSum(chosen, slice_rows(chosen.times, chosen.positions, chosen.groups, look.pane or FOREVER))
-            with self._lock:
-                if rows is self._rows:
-                    self._sums.put(key, found)
+    def parts(self, periods: Iterable[tuple[int, int]], look: CellRange) -> list[Part]:
+        """What a look sees of the page in some (half-open) periods; none is of two panes."""
+        floor, head = max(look.floor, self._positions[0]), min(look.head, self._positions[1])
+        found: list[Part] = []
+        for begin, end in periods if floor < head else ():
+            low, high = max(look.low, begin, self._times[0]), min(look.high, end - 1, self._times[1])
+            while look.pane is not None and low // look.pane < high // look.pane:
+                edge = (low // look.pane + 1) * look.pane
+                found.append((low, edge - 1, floor, head))
+                low = edge
+            if low <= high:
+                found.append((low, high, floor, head))
         return found
 
 
+class EdgeCache:
+    """Pages by family and number, and the rows of those that were used last. Thread-safe."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.pages: Cache[PageKey, EdgePage] = Cache(most_bytes=MOST_SUM_BYTES)
+        self.rows: Cache[PageKey, FamilyRows] = Cache(most_bytes=MOST_ROW_BYTES)
+
+    @property
+    def nbytes(self) -> int:
+        return self.pages.nbytes + self.rows.nbytes
+
+    def clear(self) -> None:
+        with self.lock:
+            self.pages.clear()
+            self.rows.clear()
+
+
+@dataclass(frozen=True, slots=True)
+class SeenPart:
+    """What a look sees of a page. Either the rows are there or all the sums, whatever is forgotten meanwhile."""
+
+    key: PageKey
+    page: EdgePage
+    rows: FamilyRows | None
+    part: Part
+    sums: Sums
+
+
+@dataclass(slots=True)
+class EdgeLook:
+    """One answer's look at the slots that its window cuts: what has to be read first, then the sums."""
+
+    cache: EdgeCache
+    family: str
+    groups: Groups  # another one, where the family has numbered its groups anew
+    measures: Sequence[Measure]
+    rest: UncoveredRows
+    look: CellRange
+    panes: Panes | None
+    _seen: list[SeenPart] = field(default_factory=list)
+
+    def missing(self, wanted: Iterable[Range], log: Range) -> list[Range]:
+        """What has to be read so that these ranges of positions are known, of a log with these positions: whole pages."""
+        needed = frozenset(a for measure in self.measures for a in measure.arguments)
+        pages: dict[int, Range] = {}  # what is wanted of each: several ranges may share one
+        for first, end in wanted:
+            for number in range(first // PAGE_ROWS, -(-end // PAGE_ROWS)):
+                low, high = max(first, number * PAGE_ROWS), min(end, (number + 1) * PAGE_ROWS)
+                known = pages.get(number, (low, high))
+                pages[number] = min(low, known[0]), max(high, known[1])
+        unknown = [number for number, hull in pages.items() if not self._knows(number, hull, needed)]
+        return list(joined((max(n * PAGE_ROWS, log[0]), min((n + 1) * PAGE_ROWS, log[1])) for n in unknown))
+
+    def _knows(self, number: int, wanted: Range, needed: frozenset[Expr]) -> bool:
+        key = (self.family, number)
+        with self.cache.lock:
+            page, rows = self.cache.pages.get(key), self.cache.rows.get(key)
+            if page is None or page.groups is not self.groups:
+                return False
+            if page.covered[0] > wanted[0] or page.covered[1] < wanted[1]:
+                return False
+            parts = page.parts(self.rest.periods, self.look)
+            sums = [page.sums.get(part) or {} for part in parts]
+        if rows is None or not needed <= rows.arguments.keys():
+            rows = None
+            if not all(measure in known for known in sums for measure in self.measures):
+                return False
+        self._seen += [SeenPart(key, page, rows, *each) for each in zip(parts, sums, strict=True)]
+        return True
+
+    def put(self, piece: Range, rows: FamilyRows) -> None:
+        """The rows of whole pages that were read."""
+        for number in range(piece[0] // PAGE_ROWS, -(-piece[1] // PAGE_ROWS)):
+            low, high = max(piece[0], number * PAGE_ROWS), min(piece[1], (number + 1) * PAGE_ROWS)
+            own = rows.between(*np.searchsorted(rows.positions, (low, high)).tolist())
+            page, key = EdgePage((low, high), self.groups, own), (self.family, number)
+            self._seen += [SeenPart(key, page, own, part, {}) for part in page.parts(self.rest.periods, self.look)]
+            with self.cache.lock:
+                self.cache.pages.put(key, page, page.nbytes)
+                self.cache.rows.put(key, own, own.nbytes)
+
+    def sums(self) -> dict[Measure, list[CombinedCells]]:
+        """The lines of each measure, page by page."""
+        found: dict[Measure, list[CombinedCells]] = {measure: [] for measure in self.measures}
+        windows: dict[int, list[int]] = {}  # by pane
+        for seen in self._seen:
+            begin = seen.part[0]
+            pane = begin // self.look.pane if self.look.pane is not None else 0
+            if pane not in windows:
+                windows[pane] = [0] if self.panes is None else self.panes.of(np.array([begin]))[1].tolist()
+            known = self._known(seen)
+            for measure in self.measures:
+                lines = known[measure]
+                found[measure] += [
+                    CombinedCells(np.full(len(lines.groups), w), lines.groups, lines.state) for w in windows[pane]
+                ]
+        return found
+
+    def _known(self, seen: SeenPart) -> Sums:
+        """The sums of a part, all that are needed."""
+        unsummed = [measure for measure in self.measures if measure not in seen.sums]
+        if not unsummed:
+            return seen.sums
+        assert seen.rows is not None
+        known = seen.sums | sums_of(seen.rows, seen.part, unsummed)
+        with self.cache.lock:
+            seen.page.sums.put(seen.part, known, sum(map(bytes_of, known.values())))
+            if (
+                self.cache.pages.get(seen.key) is seen.page
+            ):  # otherwise the rows that are kept are those of another reading
+                self.cache.pages.put(seen.key, seen.page, seen.page.nbytes)
+        return known
+
+
+def sums_of(rows: FamilyRows, part: Part, measures: Sequence[Measure]) -> Sums:
+    low, high, floor, head = part
+    inside = (rows.times >= low) & (rows.times <= high) & (rows.positions >= floor) & (rows.positions < head)
+    chosen = rows if inside.all() else rows.take(np.flatnonzero(inside))
+    sliced = slice_rows(chosen.times, chosen.positions, chosen.groups, FOREVER)
+    found: Sums = {}
+    for measure in measures:
+        cells = sliced.aggregate(measure.make(), [chosen.arguments[a] for a in measure.arguments])
+        found[measure] = CombinedCells(np.zeros(len(cells), np.int64), cells.groups, cells.state)
+    return found
+
+
+def bytes_of(lines: CombinedCells) -> int:
+    return SUM_BYTES + 2 * lines.groups.nbytes + sum(int(column.nbytes) for column in lines.state.values())
+
+
 def concat_rows(parts: Sequence[FamilyRows]) -> FamilyRows:
-    """All rows, in the order of their positions."""
-    positions = np.concatenate([part.positions for part in parts])
-    whole = FamilyRows(
-        np.concatenate([part.times for part in parts]),
-        positions,
-        np.concatenate([part.groups for part in parts]),
-        [],
-        {e: _one_array([part.arguments[e] for part in parts]) for e in parts[0].arguments},
+    """All rows of parts that follow each other in the log."""
+    times, positions, groups = (
+        np.concatenate([getattr(part, name) for part in parts]) for name in ("times", "positions", "groups")
     )
-    return whole if (np.diff(positions) > 0).all() else whole.take(np.argsort(positions, kind="stable"))
+    arguments = {expr: _one_array([part.arguments[expr] for part in parts]) for expr in parts[0].arguments}
+    return FamilyRows(times, positions, groups, [], arguments)
 
 
 def _one_array(parts: Sequence[pa.Array | pa.ChunkedArray]) -> pa.Array:
     chunks = [c for part in parts for c in (part.chunks if isinstance(part, pa.ChunkedArray) else [part])]
     return pa.concat_arrays(chunks)
-
-
-class EdgeCache:
-    """The rows of cut slots, by the name of their family and their period. Called under the store's lock."""
-
-    def __init__(self) -> None:
-        self._known: Cache[tuple[str, Period], EdgeRows] = Cache(most_bytes=MOST_BYTES)
-
-    @property
-    def nbytes(self) -> int:
-        return self._known.nbytes
-
-    def of(self, family: str, period: Period, groups: Groups, arguments: frozenset[Expr]) -> EdgeRows:
-        """What is known of a slot: nothing, where the family has numbered its groups anew or has other arguments."""
-        found = self._known.get((family, period))
-        if found is None or found.groups is not groups or found.arguments != arguments:
-            found = EdgeRows(groups, arguments)
-        return found
-
-    def add(self, key: tuple[str, Period], edge: EdgeRows, positions: Range, rows: Sequence[FamilyRows]) -> None:
-        """Rows that were read, without those that another thread has added meanwhile."""
-        for low, high in outside(edge.covered, *positions):
-            inside = [np.flatnonzero((part.positions >= low) & (part.positions < high)) for part in rows]
-            edge.add((low, high), [part.take(own) for part, own in zip(rows, inside, strict=True) if len(own)])
-        self._known.put(key, edge, edge.nbytes)
-
-    def clear(self) -> None:
-        self._known.clear()

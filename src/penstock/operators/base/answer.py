@@ -38,8 +38,8 @@ class AnswerAt(Protocol):
         ...
 
     @property
-    def may_skip_cycles(self) -> bool:
-        """Whether a subscriber misses nothing but older values if it is told the change over several cycles at once."""
+    def stretch(self) -> int | None:
+        """Between cycles of one stretch a subscriber misses nothing but older values. None: it has to be told of every cycle."""
         ...
 
     @property

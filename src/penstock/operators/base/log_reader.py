@@ -127,6 +127,11 @@ class LogReader:
             return None  # a listing has no gaps inside
         return lost_position(self._log, self._table.id, segments, first, end)
 
+    def positions(self, head: int) -> tuple[int, int]:
+        """What the log has below a position."""
+        segments = self.segments()
+        return (segments[0].first, min(head, segments[-1].end)) if segments else (head, head)
+
     def missing(self, position: int) -> PenstockError:
         return missing_file(self._table.id, position)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +12,8 @@ from penstock.operators.aggregate.partials.slices import number_groups
 from penstock.operators.aggregate.rollups.notices import RolledUpNote
 from penstock.operators.base.answer import AnswerAt, Ids, check_rows
 from penstock.operators.select.delivered_windows import DeliveredWindows
+
+FEW_ROWS = 200
 
 
 class TableAnswer(ABC):
@@ -28,8 +30,8 @@ class TableAnswer(ABC):
         return self.cycle
 
     @property
-    def may_skip_cycles(self) -> bool:
-        return False
+    def stretch(self) -> int | None:
+        return None
 
     @abstractmethod
     def answer(self) -> pa.Table: ...
@@ -67,8 +69,9 @@ def _table(held: AnswerAt) -> pa.Table:
 
 def without(rows: pa.Table, other: pa.Table) -> Ids:
     """Which rows are not among the others, as often as they are there."""
-    columns = zip(other.columns, rows.columns, strict=True)
-    numbers, _ = number_groups([_one_column(*pair) for pair in columns], other.num_rows + rows.num_rows)
+    columns = [_one_column(*pair) for pair in zip(other.columns, rows.columns, strict=True)]
+    count = other.num_rows + rows.num_rows
+    numbers = _few_numbers(columns) if columns and count <= FEW_ROWS else number_groups(columns, count)[0]
     known, mine = np.bincount(numbers[: other.num_rows], minlength=len(numbers)), numbers[other.num_rows :]
     # The how-manieth of its equals each row is, counted from 0.
     order = np.argsort(mine, kind="stable")
@@ -76,6 +79,19 @@ def without(rows: pa.Table, other: pa.Table) -> Ids:
     place = np.empty(len(mine), np.int64)
     place[order] = np.arange(len(mine)) - np.repeat(begins, np.diff(np.append(begins, len(mine))))
     return np.flatnonzero(place >= known[mine])
+
+
+def _few_numbers(columns: list[pa.Array]) -> Ids:
+    """As `number_groups` does it, at less cost for each column and more for each row."""
+    known: dict[tuple[Any, ...], int] = {}
+    rows = zip(*map(_comparable, columns), strict=True)
+    return np.array([known.setdefault(row, len(known)) for row in rows], np.int64)
+
+
+def _comparable(column: pa.Array) -> list[Any]:
+    if pa.types.is_floating(column.type):
+        return ["NaN" if value != value else value for value in column.to_pylist()]
+    return (column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column).to_pylist()  # type: ignore[no-any-return]
 
 
 def _one_column(*columns: pa.ChunkedArray) -> pa.Array:

@@ -64,8 +64,8 @@ class JoinAt:
         return self.cycle
 
     @property
-    def may_skip_cycles(self) -> bool:
-        return False
+    def stretch(self) -> int | None:
+        return None
 
     @property
     def floors(self) -> tuple[int, ...]:

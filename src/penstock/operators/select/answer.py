@@ -51,8 +51,8 @@ class SelectAt:
         return self.cycle
 
     @property
-    def may_skip_cycles(self) -> bool:
-        return False
+    def stretch(self) -> int | None:
+        return None
 
     @property
     def now_us(self) -> int | None:

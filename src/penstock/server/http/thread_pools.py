@@ -111,6 +111,7 @@ class ProcessorShare:
     def __init__(self, share: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._share = max(share, LEAST_SHARE)
         self.clock = clock
+        self.average_s = 0.0  # of the last turns, roughly
         self._free_s = 0.0
 
     def pause_s(self, usual_s: float) -> float:
@@ -122,6 +123,7 @@ class ProcessorShare:
 
     def correct(self, usual_s: float, spent_s: float) -> None:
         """Count what the work has really taken."""
+        self.average_s += (spent_s - self.average_s) / 16
         self._free_s += (spent_s - usual_s) / self._share
 
 
@@ -130,7 +132,7 @@ class Turn:
 
     def __init__(self, share: ProcessorShare) -> None:
         self._share = share
-        self._usual_s = 0.0
+        self._usual_s: float | None = None
         self._reserved_s: float | None = None
         self._at_s = 0.0
         self.waited = False  # whether there was a pause before this turn
@@ -139,8 +141,8 @@ class Turn:
         """How long it is until the turn, which the first call asks for."""
         now_s = self._share.clock()
         if self._reserved_s is None:
-            self._reserved_s = self._usual_s
-            self._at_s = now_s + self._share.pause_s(self._usual_s)
+            self._reserved_s = self._share.average_s if self._usual_s is None else self._usual_s
+            self._at_s = now_s + self._share.pause_s(self._reserved_s)
             self.waited = self._at_s > now_s
         return max(0.0, self._at_s - now_s)
 

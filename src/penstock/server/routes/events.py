@@ -212,17 +212,15 @@ async def stream_events(
                 continue
             if closing.is_set():
                 break
-            if turn.waited:
-                subscription.skip_cycles()
             wake.clear()
             pool = context.workers.paced if subscription.may_skip_cycles else context.workers.stream
-            frame, spent_s = await pool.run(_next_frame, subscription, framing)
-            if frame is not None:
+            frames, spent_s = await pool.run(_next_frames, subscription, framing, turn.waited)
+            for frame in frames:
                 yield frame
                 last = loop.time()
-                if not turn.waited:
-                    wake.set()  # there may be more
-            turn.end(spent_s, frame is not None)
+            if frames and not turn.waited:
+                wake.set()  # there may be more
+            turn.end(spent_s, bool(frames))
     except PenstockError as problem:
         yield framing.problem(problem)
     except Exception:
@@ -247,12 +245,18 @@ def _wake(loop: asyncio.AbstractEventLoop, wake: asyncio.Event) -> None:
         return
 
 
-def _next_frame(subscription: Subscription, framing: Framing) -> tuple[bytes | None, float]:
-    """The next event, None where there is none, and the processor time that it took."""
+def _next_frames(subscription: Subscription, framing: Framing, skips: bool) -> tuple[list[bytes], float]:
+    """The next event, if there is one, and the processor time that it took. `skips`: all events, without the cycles that may be skipped."""
     began_s = time.thread_time()
-    event = subscription.next(0)
-    frame = None if event is None else _encoded(event, framing)
-    return frame, time.thread_time() - began_s
+    frames: list[bytes] = []
+    while skips or not frames:
+        if skips:
+            subscription.skip_cycles()
+        event = subscription.next(0)
+        if event is None:
+            break
+        frames.append(_encoded(event, framing))
+    return frames, time.thread_time() - began_s
 
 
 def _encoded(event: Event, framing: Framing) -> bytes:
