@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import functools
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
@@ -17,41 +19,108 @@ from tests.support.pipe import Pipe
 AVERAGE = "CREATE QUERY mean AS SELECT place, AVG(value) AS v FROM probes GROUP BY place BEGIN (NOW - 1 HOUR) END (NOW)"
 
 
-def test_work_within_its_share_is_never_paused() -> None:
-    now = 1000.0
-    pace = ProcessorShare(0.25, lambda: now)
+def in_a_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    @functools.wraps(test)
+    def run(*args: Any, **kwargs: Any) -> None:
+        asyncio.run(test(*args, **kwargs))
+
+    return run
+
+
+class Shared:
+    """A share with a clock that moves with the pauses, and the order of those that had a turn."""
+
+    def __init__(self, share: float) -> None:
+        self.share = ProcessorShare(share, lambda: self.now_s)
+        self.now_s = 1000.0
+        self.spent_s = 0.0
+        self.had: list[str] = []
+
+    async def work(self, name: str, spent_s: float) -> float:
+        """Wait for a turn and have it. How long the wait was."""
+        began_s = self.now_s
+        await self.share.take()
+        self.had.append(name)
+        self.spent_s += spent_s
+        self.share.end(spent_s)
+        return self.now_s - began_s
+
+
+@pytest.fixture
+def shared(monkeypatch: pytest.MonkeyPatch) -> Shared:
+    found, sleep = Shared(0.25), asyncio.sleep
+
+    async def moved(pause_s: float) -> None:
+        found.now_s += pause_s
+        await sleep(0)
+
+    monkeypatch.setattr(asyncio, "sleep", moved)
+    return found
+
+
+@in_a_loop
+async def test_work_within_its_share_is_never_paused(shared: Shared) -> None:
     for _ in range(1000):
-        assert pace.pause_s(0.001) == 0.0
-        now += 0.0041
+        assert not shared.share.is_busy
+        assert await shared.work("one", 0.001) == 0.0
+        shared.now_s += 0.0041
 
 
-def test_work_beyond_its_share_waits_until_the_share_is_kept() -> None:
-    now, spent = 100.0, 0.0
-    pace = ProcessorShare(0.25, lambda: now)
+@in_a_loop
+async def test_work_beyond_its_share_waits_until_the_share_is_kept(shared: Shared) -> None:
+    began_s = shared.now_s
     for _ in range(1000):
-        spent += 0.002
-        now += pace.pause_s(0.002)
-    assert spent / (now - 100.0) == pytest.approx(0.25, rel=0.1)
+        await shared.work("one", 0.002)
+    assert shared.share.is_busy
+    assert shared.spent_s / (shared.now_s - began_s) == pytest.approx(0.25, rel=0.1)
 
 
-def test_a_quiet_time_earns_no_more_than_a_short_burst() -> None:
-    now = 0.0
-    pace = ProcessorShare(0.5, lambda: now)
-    now = 10_000.0
-    assert pace.pause_s(BURST_S / 2) == 0.0
-    assert pace.pause_s(BURST_S / 2) == 0.0
-    assert pace.pause_s(BURST_S / 2) > 0.0
+@in_a_loop
+async def test_a_quiet_time_earns_no_more_than_a_short_burst(shared: Shared) -> None:
+    shared.now_s += 10_000.0
+    assert await shared.work("one", BURST_S * 0.25) == 0.0
+    assert await shared.work("one", 1.0) == 0.0
+    assert await shared.work("one", 0.0) == pytest.approx(4.0)
 
 
-def test_work_that_took_less_than_expected_gives_its_time_back() -> None:
-    now = 1000.0
-    pace = ProcessorShare(0.1, lambda: now)
-    for _ in range(100):
-        assert pace.pause_s(1.0) == 0.0
-        pace.correct(1.0, 0.0)
-    assert pace.pause_s(0.0) == 0.0
-    pace.correct(0.0, 1.0)
-    assert pace.pause_s(0.0) == pytest.approx(10.0 - BURST_S)
+@in_a_loop
+async def test_turns_come_in_the_order_in_which_they_were_asked_for(shared: Shared) -> None:
+    await asyncio.gather(*(shared.work(name, 0.5) for name in "abcdef"))
+    assert shared.had == list("abcdef")
+
+
+@in_a_loop
+async def test_a_place_that_is_given_back_goes_to_the_next(shared: Shared) -> None:
+    first, second, third = (Turn(shared.share) for _ in range(3))
+    await first.ask()
+    assert not first.waited
+    asked = second.ask(), third.ask()
+    assert second.waited
+    await asyncio.sleep(0)
+    second.end()
+    first.end(0.1)
+    await asked[1]
+    assert asked[0].cancelled() and third.waited
+    third.end()
+    assert not shared.share._lock.locked()
+
+
+@in_a_loop
+async def test_a_turn_that_comes_while_its_subscriber_is_away_is_passed_on(shared: Shared) -> None:
+    first, second, third = (Turn(shared.share) for _ in range(3))
+    await first.ask()
+    missed, last = second.ask(), third.ask()
+    second.is_away = True
+    first.end(0.1)
+    await last
+    assert missed.done()
+    second.is_away = False
+    again = second.ask()
+    await asyncio.sleep(0)
+    assert again is not missed and not again.done()
+    third.end()
+    await again
+    second.end()
 
 
 def replayed(events: list[Event]) -> Counter[tuple[Any, ...]]:
@@ -146,18 +215,3 @@ def test_rows_and_alarms_are_never_skipped(pipes: Callable[..., Pipe]) -> None:
         while (event := subscription.next(0)) is not None:
             cycles.append(event.cycle)
         assert len(cycles) >= 2
-
-
-def test_a_turn_is_waited_for_once_and_given_back_by_a_reader_that_leaves() -> None:
-    now = 1000.0
-    share = ProcessorShare(0.1, lambda: now)
-    first, second = Turn(share), Turn(share)
-    assert first.wait_s() == 0.0 and not first.waited
-    first.end(1.0, usual=True)
-    pause_s = first.wait_s()
-    assert pause_s == pytest.approx(10.0 - BURST_S) and first.waited
-    now += 4.0
-    assert first.wait_s() == pytest.approx(pause_s - 4.0)
-    first.give_back()
-    now += 6.0
-    assert second.wait_s() == 0.0

@@ -106,64 +106,67 @@ class Shares:
 
 
 class ProcessorShare:
-    """Keeps work that is done again and again to a share of one processor. Called by the event loop alone."""
+    """Keeps work that is done again and again to a share of one processor: one piece at a time, in order, with pauses between."""
 
     def __init__(self, share: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._share = max(share, LEAST_SHARE)
-        self.clock = clock
-        self.average_s = 0.0  # of the last turns, roughly
+        self._clock = clock
+        self._lock = asyncio.Lock()  # its waiters get it in the order in which they came
         self._free_s = 0.0
 
-    def pause_s(self, usual_s: float) -> float:
-        """How long work that usually takes so much processor time has to wait for its turn."""
-        now_s = self.clock()
-        turn_s = max(self._free_s, now_s - BURST_S)
-        self._free_s = turn_s + usual_s / self._share
-        return max(0.0, turn_s - now_s)
+    @property
+    def is_busy(self) -> bool:
+        """Whether the next piece has to wait."""
+        return self._lock.locked() or self._clock() < self._free_s
 
-    def correct(self, usual_s: float, spent_s: float) -> None:
-        """Count what the work has really taken."""
-        self.average_s += (spent_s - self.average_s) / 16
-        self._free_s += (spent_s - usual_s) / self._share
+    async def take(self) -> None:
+        """Wait for a turn; `end` ends it."""
+        await self._lock.acquire()
+        try:
+            await asyncio.sleep(max(0.0, self._free_s - self._clock()))
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def end(self, spent_s: float) -> None:
+        """The work of this turn took so much processor time."""
+        self._free_s = max(self._free_s, self._clock() - BURST_S) + spent_s / self._share
+        self._lock.release()
 
 
 class Turn:
-    """The turns of one subscriber under a share: it asks for one, waits, works, and says what the work took."""
+    """The turns of one subscriber under a share. It keeps its place while it is away, unless its turn comes just then."""
 
     def __init__(self, share: ProcessorShare) -> None:
         self._share = share
-        self._usual_s: float | None = None
-        self._reserved_s: float | None = None
-        self._at_s = 0.0
-        self.waited = False  # whether there was a pause before this turn
+        self._asked: asyncio.Task[None] | None = None
+        self.waited = False  # whether others came first
+        self.is_away = False
 
-    def wait_s(self) -> float:
-        """How long it is until the turn, which the first call asks for."""
-        now_s = self._share.clock()
-        if self._reserved_s is None:
-            self._reserved_s = self._share.average_s if self._usual_s is None else self._usual_s
-            self._at_s = now_s + self._share.pause_s(self._reserved_s)
-            self.waited = self._at_s > now_s
-        return max(0.0, self._at_s - now_s)
+    def ask(self) -> asyncio.Task[None]:
+        """Done when it is this subscriber's turn."""
+        if self._asked is None:
+            self.waited = self._share.is_busy
+            self._asked = asyncio.create_task(self._take())
+        return self._asked
 
-    def end(self, spent_s: float, usual: bool) -> None:
-        """The work took so long. `usual`: the next one will take about as long."""
-        if self._reserved_s is not None:
-            self._share.correct(self._reserved_s, spent_s)
-        self._reserved_s, self.waited = None, False
-        if usual:
-            self._usual_s = spent_s
+    async def _take(self) -> None:
+        await self._share.take()
+        if self.is_away:
+            self._asked = None
+            self._share.end(0.0)
 
-    def give_back(self) -> None:
-        """End without any work, if a turn was asked for."""
-        self.end(0.0, usual=False)
+    def end(self, spent_s: float = 0.0) -> None:
+        """The work is done; or the place is given back, if there is one."""
+        asked, self._asked, self.waited = self._asked, None, False
+        if asked is not None and not asked.cancel():
+            self._share.end(spent_s)
 
 
 class Workers:
     """The pools of one server.
 
-    `statement` runs SQL and invocations, `catalog` what reads or changes definitions, `system` what must always answer. `paced`
-    has one thread for events that keep to a `ProcessorShare`: several would compute the same sums side by side, and hold up the follower.
+    `statement` runs SQL and invocations, `catalog` what reads or changes definitions, `system` what must always answer.
     """
 
     def __init__(self, statements_max: int = 8, statements_per_user: int = 4) -> None:
@@ -174,8 +177,7 @@ class Workers:
         self.system = Pool("system", SYSTEM_THREADS)
         self.decode = Pool("decode", DECODE_THREADS)
         self.stream = Pool("stream", STREAM_THREADS, waiting_max=100_000)
-        self.paced = Pool("paced", 1, waiting_max=100_000)
 
     def close(self) -> None:
-        for pool in (self.push, self.statement, self.catalog, self.system, self.decode, self.stream, self.paced):
+        for pool in (self.push, self.statement, self.catalog, self.system, self.decode, self.stream):
             pool.close()

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -203,24 +203,25 @@ async def stream_events(
             try:
                 async with asyncio.timeout_at(last + ping_s):
                     await wake.wait()
-                    if subscription.may_skip_cycles and (pause_s := turn.wait_s()):
-                        with suppress(TimeoutError):
-                            await asyncio.wait_for(closing.wait(), pause_s)
+                    if subscription.may_skip_cycles:
+                        await asyncio.wait({turn.ask(), closed}, return_when=asyncio.FIRST_COMPLETED)
             except TimeoutError:
+                turn.is_away = True
                 yield framing.ping(subscription.cycle)
+                turn.is_away = False
                 last = loop.time()
                 continue
             if closing.is_set():
                 break
             wake.clear()
-            pool = context.workers.paced if subscription.may_skip_cycles else context.workers.stream
-            frames, spent_s = await pool.run(_next_frames, subscription, framing, turn.waited)
+            waited = turn.waited
+            frames, spent_s = await context.workers.stream.run(_next_frames, subscription, framing, waited)
+            turn.end(spent_s)  # before anything is sent: a slow reader must not hold up the others
             for frame in frames:
                 yield frame
                 last = loop.time()
-            if frames and not turn.waited:
+            if frames and not waited:
                 wake.set()  # there may be more
-            turn.end(spent_s, bool(frames))
     except PenstockError as problem:
         yield framing.problem(problem)
     except Exception:
@@ -230,7 +231,7 @@ async def stream_events(
             yield framing.problem(internal_error())
     finally:
         context.counters.subscribers -= 1
-        turn.give_back()
+        turn.end()
         closed.cancel()
         subscription.close()
 
