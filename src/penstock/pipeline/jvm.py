@@ -279,6 +279,8 @@ def java_settings(settings: Settings, train: Path | None = None) -> dict[str, st
         os.environ.setdefault("SPARK_HOME", str(home))
     classes = use_archive(java_home) if train is None else train_archive(train)
     return {
+        # Executors of a local cluster are JVMs of this machine, too; where the file is missing they start without it.
+        "spark.executor.extraJavaOptions": use_archive(java_home),
         "spark.driver.memory": settings.spark_memory,
         "spark.driver.extraJavaOptions": f"{_MEMORY} {_COMPILER} -Dlog4j2.configurationFile={_QUIET_LOG.as_uri()} {classes}",
     }
