@@ -285,9 +285,9 @@ def _same(expected: compare.Answer, found: compare.Answer, what: str) -> None:
 
 
 # A job of the oracle runs once over few rows: to plan it, compile it and spread it took longer than to run it as it is.
-UNCOMPILED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-_ONCE = {
-    **UNCOMPILED,
+RUN_ONCE = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.shuffle.partitions": "1",
 }
@@ -297,7 +297,7 @@ def oracle_session(database: Database) -> SparkSession:
     """A session of the oracle's own on the database's Spark: nothing that the database runs sees its settings."""
     assert database.engine.spark is not None
     session = database.engine.spark.newSession()
-    for name, value in _ONCE.items():
+    for name, value in RUN_ONCE.items():
         session.conf.set(name, value)
     return session
 

@@ -11,7 +11,7 @@ from penstock.database.database import Database
 from penstock.server.routes.queries import quoted
 from penstock.settings import Settings
 from penstock.views.standing_queries import Intervals
-from tests.oracle.on_spark import UNCOMPILED
+from tests.oracle.on_spark import RUN_ONCE
 from tests.support.spark_lock import one_spark
 
 # A secret in the server's environment, which nothing that runs in Spark may see.
@@ -49,11 +49,12 @@ def judge(database: Database) -> Iterator[None]:
     """For tests in which Spark only judges what kernels answer: its questions run once each, over few rows, uncompiled."""
     spark = database.engine.spark
     assert spark is not None
-    for name, value in UNCOMPILED.items():
+    usual = {name: spark.conf.get(name) for name in RUN_ONCE}
+    for name, value in RUN_ONCE.items():
         spark.conf.set(name, value)
     yield
-    for name in UNCOMPILED:
-        spark.conf.unset(name)
+    for name, value in usual.items():
+        spark.conf.set(name, value)
 
 
 def clear(database: Database) -> None:
