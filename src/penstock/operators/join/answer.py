@@ -45,6 +45,9 @@ class JoinAt:
     """A join's answer."""
 
     operator: ClassVar[str] = "join"
+    may_skip_cycles: ClassVar[bool] = False
+    floors: ClassVar[tuple[int, ...]] = ()
+    note: ClassVar[None] = None
 
     cycle: int
     query_id: int
@@ -62,18 +65,6 @@ class JoinAt:
     @property
     def stands_for(self) -> int:
         return self.cycle
-
-    @property
-    def may_skip_cycles(self) -> bool:
-        return False
-
-    @property
-    def floors(self) -> tuple[int, ...]:
-        return ()
-
-    @property
-    def note(self) -> None:
-        return None
 
     # -- ids
 
