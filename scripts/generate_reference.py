@@ -16,7 +16,8 @@ from penstock.errors import CONDITIONS
 from penstock.sensors.registry import BUILT_IN
 from penstock.settings import SETTINGS
 
-FOLDER = Path(__file__).parents[1] / "docs" / "reference"
+ROOT = Path(__file__).parents[1]
+FOLDER = ROOT / "docs" / "reference"
 _NOTE = "<!-- Written by scripts/generate_reference.py; change the code and run `make reference`. -->"
 
 
@@ -172,7 +173,7 @@ def functions_page() -> str:
 
 
 def _differences() -> list[str]:
-    from penstock.sql.postgres_differences import DIFFERENCES, LACKING, NOTES
+    from scripts.postgres_differences import DIFFERENCES, LACKING, NOTES
 
     lines = ["", "## Differences from PostgreSQL", ""]
     lines += ["Functions mean what they mean in PostgreSQL 15, except for these. `error` is a SQLSTATE.", ""]
@@ -269,6 +270,7 @@ PAGES: dict[str, Callable[[], str]] = {
 
 
 def main() -> int:
+    sys.path.insert(0, str(ROOT))  # `scripts` is a package only from there
     for name, page in PAGES.items():
         (FOLDER / name).write_text(page())
         print(f"wrote docs/reference/{name}", file=sys.stderr)

@@ -116,7 +116,7 @@ class Settings:
     )
     cycles_keep: int = _setting(1000, "Committed cycles that a subscriber can go back to.")
     subscribers_budget: float = _setting(
-        0.25,
+        0.15,
         "Share of one processor for the events of aggregates; beyond it a subscriber gets one event for several cycles.",
     )
     spark_query_budget: float = _setting(0.25, "Share of time that Spark SQL may use to evaluate standing queries.")

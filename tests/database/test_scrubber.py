@@ -42,6 +42,14 @@ def filled(pipes: Callable[..., Pipe], monkeypatch: pytest.MonkeyPatch) -> Pipe:
     return pipe
 
 
+def scrub(pipe: Pipe) -> None:
+    """One whole round, at once."""
+    scrubber = pipe.db.scrubber
+    scrubber._begin(pipe.db.clock.now_us())
+    while scrubber._waiting:
+        scrubber._look_at(*scrubber._waiting.pop())
+
+
 def damage(path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
@@ -59,13 +67,13 @@ KINDS = {
 
 
 def test_a_round_finds_every_damaged_file_and_only_those(filled: Pipe) -> None:
-    filled.db.scrubber.scrub()
+    scrub(filled)
     assert filled.db.damage.rows() == []
     answers = sorted(filled.answer("seen"))
     victims = {next(iter(sorted(filled.folder.glob(pattern)))): kind for pattern, kind in KINDS.items()}
     for path in victims:
         damage(path)
-    filled.db.scrubber.scrub()
+    scrub(filled)
     found = {row.file: row for row in filled.db.damage.rows()}
     assert {name: row.kind for name, row in found.items()} == {
         str(path.relative_to(filled.folder)): kind for path, kind in victims.items()
@@ -75,7 +83,7 @@ def test_a_round_finds_every_damaged_file_and_only_those(filled: Pipe) -> None:
     for path in victims:
         if "commits" not in path.parts:
             damage(path)  # put back
-    filled.db.scrubber.scrub()
+    scrub(filled)
     assert filled.db.damage.open_rows() == []
     filled.restart()
     assert sorted(filled.answer("seen")) == answers
@@ -83,7 +91,7 @@ def test_a_round_finds_every_damaged_file_and_only_those(filled: Pipe) -> None:
 
 def test_damage_of_the_journal_is_covered_at_once(filled: Pipe) -> None:
     damage(filled.folder / "journal" / "journal.jsonl")
-    filled.db.scrubber.scrub()
+    scrub(filled)
     (row,) = filled.db.damage.rows()
     assert (row.file, row.healed) == ("journal/journal.jsonl", True)
     answers = sorted(filled.answer("seen"))
@@ -155,7 +163,7 @@ def test_check_verifies_a_backup_against_its_manifest(filled: Pipe, tmp_path: Pa
 def test_a_restart_after_known_damage_was_read_leaves_no_file_out(filled: Pipe) -> None:
     path = sorted((filled.folder / "streams").rglob("keys.jsonl"))[0]
     damage(path)
-    filled.db.scrubber.scrub()
+    scrub(filled)
     filled.clock.advance(8 * 86_400_000_000)
     filled.db.scrubber.step()  # known damage comes first
     filled.db.scrubber.close()

@@ -10,7 +10,9 @@ from decimal import ROUND_DOWN, ROUND_HALF_UP, Decimal
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
+from penstock.expr.bits import Words
 from penstock.expr.expression import Call, Column, Expr, Literal
 
 BITS = {"INT": 32, "BIGINT": 64}
@@ -357,3 +359,8 @@ STRICT = {
     "get_field": lambda a, _: a[0][a[1]],
     "sampled": lambda a, _: xxhash64(a[0], a[1]) % 1_000_000_000 < a[2],
 }
+
+
+def unpack(words: Words, rows: int) -> npt.NDArray[np.bool_]:
+    """The boolean vector of a packed one."""
+    return np.unpackbits(words.view(np.uint8), count=rows, bitorder="little").view(np.bool_)

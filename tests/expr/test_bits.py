@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from penstock.expr.bits import bitmap_of_words, full, pack, unpack
+from penstock.expr.bits import bitmap_of_words, full, pack
+from tests.expr.reference import unpack
 
 
 @pytest.mark.parametrize("rows", [0, 1, 63, 64, 65, 4096, 65_536, 65_537, 200_000])

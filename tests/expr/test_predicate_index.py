@@ -14,11 +14,12 @@ from pyroaring import BitMap
 
 from penstock.errors import PenstockError, error
 from penstock.expr import factors, predicate_index
-from penstock.expr.bits import Words, unpack
+from penstock.expr.bits import Words
 from penstock.expr.evaluate import evaluate_mask, evaluate_static
 from penstock.expr.expression import Call, Column, Expr, Literal, UserCall
 from penstock.expr.predicate_index import PredicateIndex
 from penstock.types import BIGINT, BOOLEAN, DOUBLE, INT, TEXT, Type
+from tests.expr.reference import unpack
 from tests.support.examples import examples
 
 STREAM = {"x": DOUBLE, "k": INT, "name": TEXT}

@@ -89,6 +89,11 @@ def test_a_class_of_ones_own_is_created_with_its_own_options() -> None:
     assert isinstance(sensor, Sensor) and sensor.read().rows == ((3.0,),)
 
 
+def forget_entry_points() -> None:
+    registry._entry_point_names.cache_clear()
+    registry._load_entry_point.cache_clear()
+
+
 def test_a_package_brings_a_connector_by_entry_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package = tmp_path / "dials-1.0.dist-info"
     package.mkdir()
@@ -96,7 +101,7 @@ def test_a_package_brings_a_connector_by_entry_point(tmp_path: Path, monkeypatch
     points = "dial = tests.sensors.test_registry:Dial\nbroken = no.such.module:X\n"
     (package / "entry_points.txt").write_text(f"[{registry.GROUP}]\n{points}")
     monkeypatch.syspath_prepend(tmp_path)
-    registry.forget_entry_points()
+    forget_entry_points()
     try:
         assert registry.find_connector("dial").sentence == "A dial on the wall."
         with pytest.raises(PenstockError, match="broken") as caught:
@@ -104,4 +109,4 @@ def test_a_package_brings_a_connector_by_entry_point(tmp_path: Path, monkeypatch
         assert "does not load" in str(caught.value.hint)
     finally:
         monkeypatch.undo()
-        registry.forget_entry_points()
+        forget_entry_points()

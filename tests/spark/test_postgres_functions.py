@@ -11,9 +11,9 @@ from pyspark.sql import functions as sf
 
 from penstock.database.database import Database
 from penstock.sql.plan import SparkPlan
-from penstock.sql.postgres_differences import DIFFERENCES
 from penstock.sql.spark.text import NOW
 from penstock.types import Type, parse_type
+from scripts.postgres_differences import DIFFERENCES
 from tests.sql.world import World
 from tests.support.postgres_calls import (
     AGGREGATES,

@@ -8,8 +8,8 @@ from penstock.errors import PenstockError
 from penstock.expr.evaluate import evaluate
 from penstock.sql.functions import FUNCTIONS
 from penstock.sql.plan import SelectPlan, SparkPlan
-from penstock.sql.postgres_differences import DIFFERENCES, LACKING
 from penstock.types import BIGINT, DOUBLE, INT, Type
+from scripts.postgres_differences import DIFFERENCES, LACKING
 from tests.sql.world import World
 from tests.support.listed_calls import TABLE
 from tests.support.postgres_calls import (

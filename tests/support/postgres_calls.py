@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.clock import parse_timestamp
-from penstock.sql.postgres_differences import DIFFERENCES
 from penstock.types import Type, parse_type
+from scripts.postgres_differences import DIFFERENCES
 from tests.support.postgres import PrivatePostgres
 
 _INTS = [0, 1, -1, 2, 3, -7, 10, 31, 100, 2**31 - 1, -(2**31), None]

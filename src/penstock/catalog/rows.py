@@ -355,8 +355,3 @@ class StaticRows:
         """The live version of a sid: static values, then the address, in the journal's form."""
         with self._lock:
             return self._values[self._current[sid]]
-
-    def born(self, sid: int) -> int:
-        """At which journal position a live sid's version came."""
-        with self._lock:
-            return int(self._born[self._current[sid]])

@@ -229,9 +229,6 @@ class CommitStore:
         base = self.oldest_snapshot
         return self._journals.get(base, 0) if base is not None else 0
 
-    def cycles(self) -> list[int]:
-        return list(self._cycles)
-
     def read(self, cycle: int) -> CommitRecord:
         if cycle not in self._cycles:
             raise error("cycle_gone", cycle=cycle, oldest=self.oldest_cycle)

@@ -259,12 +259,6 @@ class Scrubber:
             self._save()
         return max(_LEAST_S, size / BYTES_PER_S)
 
-    def scrub(self) -> None:
-        """One whole round, at once."""
-        self._begin(self._clock.now_us())
-        while self._waiting:
-            self._look_at(*self._waiting.pop())
-
     def _begin(self, now_us: int) -> None:
         """Go on with the round that a restart has cut off, or begin the next one. Files known to be damaged come first."""
         found = list(files_of(self._root))

@@ -34,10 +34,6 @@ def pack(mask: npt.NDArray[np.bool_]) -> Words:
     return words
 
 
-def unpack(words: Words, rows: int) -> npt.NDArray[np.bool_]:
-    return np.unpackbits(words.view(np.uint8), count=rows, bitorder="little").view(np.bool_)
-
-
 def full(rows: int) -> Words:
     """All rows set."""
     words = np.full(words_for(rows), ~np.uint64(0), np.uint64)

@@ -132,7 +132,6 @@ class Deliver(Protocol):
 
     def failed(self, cause: BaseException) -> None:
         """Give up: the sensor is closed, the cause shown, and it is opened anew after a pause."""
-        ...
 
 
 class PushSensor(_AtAddress, ABC):

@@ -144,12 +144,6 @@ def create_sensor(
     return sensor
 
 
-def forget_entry_points() -> None:
-    """Look again at what is installed, at the next question."""
-    _entry_point_names.cache_clear()
-    _load_entry_point.cache_clear()
-
-
 @cache
 def _entry_point_names() -> tuple[str, ...]:
     return tuple(sorted(point.name for point in entry_points(group=GROUP)))

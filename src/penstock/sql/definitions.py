@@ -7,21 +7,12 @@ from typing import Any, NamedTuple
 from penstock.catalog.model import TIME_COLUMN, Deduplicate, Function, StreamColumn, StreamType, Table, TableOptions
 from penstock.catalog.state import CatalogState
 from penstock.errors import PenstockError, error, suggest
+from penstock.sql import statements as st
 from penstock.sql.dialect import PenstockParser
 from penstock.sql.functions import CALLS
 from penstock.sql.grammar.queries import strategy_named
 from penstock.sql.positions import Span
 from penstock.sql.spark.text_check import known_functions
-from penstock.sql.statements import (
-    AddColumn,
-    ColumnDefinition,
-    CreateFunction,
-    CreateQuery,
-    CreateStreamType,
-    CreateTable,
-    Statement,
-    StatementOption,
-)
 from penstock.sql.values import duration_us
 from penstock.types import Field
 
@@ -36,7 +27,7 @@ class TableDefinition(NamedTuple):
     options: TableOptions
 
 
-def bind_create_table(statement: CreateTable, state: CatalogState) -> TableDefinition:
+def bind_create_table(statement: st.CreateTable, state: CatalogState) -> TableDefinition:
     """The table a statement describes. Raises invalid_definition, invalid_option, stream_type_not_found."""
     _check_name(statement.name, statement, statement.name_at, "table")
     streams = [c for c in statement.columns if c.type is None]
@@ -60,7 +51,7 @@ def bind_create_table(statement: CreateTable, state: CatalogState) -> TableDefin
     return TableDefinition(statement.name, columns, key, stream, options)
 
 
-def _key(statement: CreateTable, static: list[ColumnDefinition], sensors: bool) -> tuple[str, ...]:
+def _key(statement: st.CreateTable, static: list[st.ColumnDefinition], sensors: bool) -> tuple[str, ...]:
     names = [c.name for c in static]
     for name in statement.key:
         if name not in names:
@@ -78,7 +69,7 @@ def _key(statement: CreateTable, static: list[ColumnDefinition], sensors: bool) 
     return statement.key
 
 
-def _stream(statement: CreateTable, column: ColumnDefinition, state: CatalogState) -> StreamColumn:
+def _stream(statement: st.CreateTable, column: st.ColumnDefinition, state: CatalogState) -> StreamColumn:
     if column.stream_fields is not None:
         _check_fields(statement, column.stream_fields, column.at)
         return StreamColumn(column.name, column.stream_fields)
@@ -91,7 +82,7 @@ def _stream(statement: CreateTable, column: ColumnDefinition, state: CatalogStat
 
 
 def _deduplicate(
-    statement: CreateTable, static: list[ColumnDefinition], stream: StreamColumn | None
+    statement: st.CreateTable, static: list[st.ColumnDefinition], stream: StreamColumn | None
 ) -> Deduplicate | None:
     clause = statement.deduplicate
     if clause is None:
@@ -112,7 +103,7 @@ def _deduplicate(
     return Deduplicate(clause.fields, clause.within_us)
 
 
-def bind_create_stream_type(statement: CreateStreamType) -> StreamType:
+def bind_create_stream_type(statement: st.CreateStreamType) -> StreamType:
     """The stream type a statement describes; whether its connector exists is for `sensors` to say."""
     _check_name(statement.name, statement, statement.name_at, "stream type")
     _check_fields(statement, statement.fields, statement.name_at)
@@ -120,7 +111,7 @@ def bind_create_stream_type(statement: CreateStreamType) -> StreamType:
     return StreamType(statement.name, statement.fields, statement.connector, options)
 
 
-def bind_create_function(statement: CreateFunction) -> Function:
+def bind_create_function(statement: st.CreateFunction) -> Function:
     """The function a statement describes. Names of built-in functions are refused."""
     _check_name(statement.name, statement, statement.name_at, "function")
     written = statement.name.upper()
@@ -142,7 +133,7 @@ def bind_create_function(statement: CreateFunction) -> Function:
     )
 
 
-def bind_add_column(statement: AddColumn, state: CatalogState) -> tuple[Table, Field, bool]:
+def bind_add_column(statement: st.AddColumn, state: CatalogState) -> tuple[Table, Field, bool]:
     """The table, the new column and whether it is a field of the stream."""
     table = state.tables.get(statement.table)
     if table is None:
@@ -159,7 +150,7 @@ def bind_add_column(statement: AddColumn, state: CatalogState) -> tuple[Table, F
     return table, statement.column, statement.stream is not None
 
 
-def _check_fields(statement: CreateTable | CreateStreamType, fields: tuple[Field, ...], at: Span | None) -> None:
+def _check_fields(statement: st.CreateTable | st.CreateStreamType, fields: tuple[Field, ...], at: Span | None) -> None:
     seen: set[str] = set()
     for field in fields:
         _check_name(field.name, statement, at, "field")
@@ -170,7 +161,7 @@ def _check_fields(statement: CreateTable | CreateStreamType, fields: tuple[Field
         seen.add(field.name)
 
 
-def _check_name(name: str, statement: Statement, at: Span | None, kind: str) -> None:
+def _check_name(name: str, statement: st.Statement, at: Span | None, kind: str) -> None:
     if name.startswith("_"):
         statement.refuse(at, f'the {kind} name "{name}" begins with an underscore, which marks columns of the system')
     if not name or len(name) > 128:
@@ -192,7 +183,7 @@ TABLE_OPTIONS = {
 _CHOICES = {"time": ("valid", "transaction"), "out_of_order": ("refuse", "clamp", "accept")}
 
 
-def table_options(statement: CreateTable, has_stream: bool, deduplicate: Deduplicate | None) -> TableOptions:
+def table_options(statement: st.CreateTable, has_stream: bool, deduplicate: Deduplicate | None) -> TableOptions:
     """The options of a table. Raises invalid_option, pointing at the option."""
     found: dict[str, Any] = {}
     for option in statement.options:
@@ -213,7 +204,7 @@ def table_options(statement: CreateTable, has_stream: bool, deduplicate: Dedupli
     return TableOptions(**found, deduplicate=deduplicate)
 
 
-def _value(option: StatementOption) -> tuple[str, Any]:
+def _value(option: st.StatementOption) -> tuple[str, Any]:
     name, text = option.name, option.value.strip().strip("'").lower()
     if name not in TABLE_OPTIONS:
         hint = suggest(name, TABLE_OPTIONS) or "options are " + ", ".join(TABLE_OPTIONS)
@@ -246,7 +237,7 @@ def _bad(name: str, value: str, hint: str | None) -> PenstockError:
 QUERY_OPTIONS = ("description", "owner", "strategy")
 
 
-def query_facts(statement: CreateQuery) -> dict[str, str | None]:
+def query_facts(statement: st.CreateQuery) -> dict[str, str | None]:
     """Owner, description and strategy, as far as they are given. Raises invalid_option, pointing at the option."""
     found: dict[str, str | None] = {}
     for option in statement.options:

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.clock import ManualClock
+from penstock.damage import damage_of
 from penstock.errors import PenstockError
 from penstock.settings import Settings
 from penstock.streams.log.segment_rows import read_slice
@@ -150,7 +151,7 @@ def test_a_full_queue_makes_senders_wait_and_then_says_so(tmp_path: Path, clock:
     gate.set()
     wait(futures)
     assert log.append(TABLE, batch(3.0)).result(60) == 31
-    assert log.queued_bytes() == 0
+    assert log._bytes == 0
     log.close()
 
 
@@ -165,7 +166,7 @@ def test_a_closed_log_takes_nothing_but_has_written_all(tmp_path: Path, clock: M
 
 
 @pytest.mark.parametrize("damage", [lambda b: b[: len(b) // 2], lambda b: b"", lambda b: b"x" * len(b)])
-def test_a_newest_segment_that_cannot_be_opened_is_moved_away_and_counted(
+def test_a_newest_segment_that_cannot_be_opened_is_moved_away_and_reported(
     log: StreamLog, tmp_path: Path, clock: ManualClock, damage: Callable[[bytes], bytes]
 ) -> None:
     log.append(TABLE, batch(1.0)).result(60)
@@ -174,7 +175,7 @@ def test_a_newest_segment_that_cannot_be_opened_is_moved_away_and_counted(
     newest = list_segments(tmp_path / "log", 3)[-1].path
     newest.write_bytes(damage(newest.read_bytes()))
     again = StreamLog(tmp_path, Settings(), clock)
-    assert again.corrupt_segments == 1
+    assert [row.file for row in damage_of(tmp_path).open_rows()] == [str(newest.relative_to(tmp_path))]
     assert (tmp_path / "corrupt" / "log" / "3" / newest.name).exists()
     assert again.append(TABLE, batch(3.0)).result(60) == 2
     again.close()

@@ -48,7 +48,7 @@ def test_a_good_sensor_does_not_wait_until_those_that_do_not_answer_count_as_hun
         wait_until(lambda: Hanging.gate.came == 6)
         world.manager.demand("q", 1, {0})
         wait_until(lambda: len(world.of(0)) > 20)
-        assert Hanging.gate.came == 6 and world.manager.stuck_threads() == 0
+        assert Hanging.gate.came == 6 and world.manager._poller.stuck() == 0
         wait_until(lambda: all(s.errors for s in world.manager.states(3)))
         throwing = world.manager.states(3)
         assert all(s.last_error == "RuntimeError: the wire is cut" for s in throwing)
@@ -65,12 +65,12 @@ def test_a_good_sensor_is_read_on_beside_those_that_hang_until_they_answer() -> 
         world.manager.demand("q", 2, range(6))
         world.manager.demand("q", 1, {0})
         wait_until(lambda: {s.state for s in world.manager.states(2)} == {"hung"})
-        assert world.manager.stuck_threads() >= 6
+        assert world.manager._poller.stuck() >= 6
         before = len(world.of(0))
         wait_until(lambda: len(world.of(0)) > before + 20)
         assert {s.state for s in world.manager.states(2)} == {"hung"}
         Hanging.gate.set()
-        wait_until(lambda: world.manager.stuck_threads() == 0)
+        wait_until(lambda: world.manager._poller.stuck() == 0)
         wait_until(lambda: {s.state for s in world.manager.states(2)} == {"open"})
         wait_until(lambda: all(world.of(sid, 2) for sid in range(6)))
 
@@ -142,7 +142,7 @@ def test_closing_does_not_wait_for_a_sensor_that_hangs() -> None:
     before = set(threading.enumerate())
     world = World((sensor_table(1, Hanging), addresses(1)), limits=IMPATIENT)
     world.manager.demand("q", 1, {0})
-    wait_until(lambda: world.manager.stuck_threads() == 1)
+    wait_until(lambda: world.manager._poller.stuck() == 1)
     begin_s = time.monotonic()
     world.manager.close(timeout_s=600)
     assert time.monotonic() - begin_s < PATIENCE_S

@@ -85,7 +85,7 @@ def test_what_sensors_say_is_in_the_log_and_nothing_else(server: Server) -> None
     wait_until(lambda: server.log.head(table.id) > 20)
     server.manager.release("q")
     wait_until(lambda: all(s.state == "closed" for s in server.manager.states(table.id)))
-    assert server.manager.flush(PATIENCE_S)
+    assert server.manager._forwarder.drain(PATIENCE_S)
     rows = server.logged(table)
     assert {vid for vid, _, _ in rows} == {3, 7}
     assert len(rows) == sum(s.readings for s in server.manager.states(table.id))
@@ -98,14 +98,14 @@ def test_a_recording_arrives_whole_and_a_restart_does_not_bring_it_again(tmp_pat
     table = server.create("r", "replay", {"speed": "max"}, rows)
     server.manager.demand("q", table.id, {0, 1})
     wait_until(lambda: {s.state for s in server.manager.states(table.id)} == {"ended"})
-    assert server.manager.flush(PATIENCE_S)
+    assert server.manager._forwarder.drain(PATIENCE_S)
     before = server.logged(table)
     assert len(before) == 2495 + 2500
     server.close()
     server = Server(tmp_path)
     server.manager.demand("q", table.id, {0, 1})
     wait_until(lambda: {s.state for s in server.manager.states(table.id)} == {"ended"})
-    assert server.manager.flush(PATIENCE_S) and server.logged(table) == before
+    assert server.manager._forwarder.drain(PATIENCE_S) and server.logged(table) == before
     assert not server.ingest.counters("r")["refused"]
     server.close()
 
@@ -121,7 +121,7 @@ def test_a_sensor_that_ended_stays_ended_across_a_restart(tmp_path: Path) -> Non
     assert [(s.sid, s.state) for s in server.manager.states(table.id)] == [(0, "ended")]
     journal = server.catalog.state.position
     server.manager.demand("q", table.id, {0})
-    assert server.manager._poller.drain(PATIENCE_S) and server.manager.flush(PATIENCE_S)
+    assert server.manager._poller.drain(PATIENCE_S) and server.manager._forwarder.drain(PATIENCE_S)
     assert server.catalog.state.position == journal, "nothing was opened"
     server.catalog.update_rows("r", {0: (1, rows[1][1])})
     server.manager.refresh()

@@ -76,11 +76,15 @@ class _SliceTask:
         return list(_slice(self.source.open(), self.request, _index_of(self.request), self.piece))
 
 
-def _index_of(request: SliceRequest) -> PredicateIndex:
-    return PredicateIndex([(1, request.family.static_predicate, request.family.stream_predicate)])
+def _index_of(request: SliceRequest) -> PredicateIndex | None:
+    """None: every row belongs to the family."""
+    predicates = request.family.static_predicate, request.family.stream_predicate
+    return PredicateIndex([(1, *predicates)]) if any(p is not None for p in predicates) else None
 
 
-def _slice(log_reader: LogReader, request: SliceRequest, index: PredicateIndex, piece: Range) -> Iterator[SlicedFamily]:
+def _slice(
+    log_reader: LogReader, request: SliceRequest, index: PredicateIndex | None, piece: Range
+) -> Iterator[SlicedFamily]:
     for batch, chosen in _batches(log_reader, request, index, piece):
         yield slice_family(request.family, request.measures, batch, chosen, request.width)
 
@@ -94,13 +98,15 @@ def read_rows(log_reader: LogReader, request: SliceRequest, positions: Sequence[
 
 
 def _batches(
-    log_reader: LogReader, request: SliceRequest, index: PredicateIndex, piece: Range
+    log_reader: LogReader, request: SliceRequest, index: PredicateIndex | None, piece: Range
 ) -> Iterator[tuple[Batch, Ints]]:
     """What the log has of a range, and which of its rows are wanted."""
     versions = log_reader.static.versions()
     for start, vids, columns in log_reader.runs(*piece, columns_needed(request.family, request.measures)):
-        matrix = index.match_matrix(columns, vids, versions)
-        chosen = set_bits(matrix.words[matrix.row_of[0]])
+        chosen = np.arange(len(vids))
+        if index is not None:
+            matrix = index.match_matrix(columns, vids, versions)
+            chosen = set_bits(matrix.words[matrix.row_of[0]])
         times = columns[TIME_COLUMN].cast(pa.int64()).to_numpy()
         if request.keep is not None:
             chosen = chosen[request.keep(times[chosen], chosen + start)]

@@ -35,50 +35,39 @@ class AnswerAt(Protocol):
     @property
     def stands_for(self) -> int:
         """The cycle that gives the answer its rows and definitions: this one, or an earlier one for Spark SQL."""
-        ...
 
     @property
     def stretch(self) -> int | None:
         """Between cycles of one stretch a subscriber misses nothing but older values. None: it has to be told of every cycle."""
-        ...
 
     @property
     def floors(self) -> tuple[int, ...]:
         """Where retention had come, if the rows of ids depend on it beside the cycle."""
-        ...
 
     def inside(self) -> Ids:
         """The answer: ids ascending."""
-        ...
 
     def entered(self, before: AnswerAt) -> Ids:
         """What came in since an earlier cycle, also if it has left again."""
-        ...
 
     def rows(self, ids: Ids) -> pa.Table:
         """The rows of ids; fewer where retention has taken them."""
-        ...
 
     def changed(self, before: AnswerAt, inside_before: Ids) -> tuple[Ids, Ids, pa.Table]:
         """(what is inside, what of it is new, the rows that are not inside any more)."""
-        ...
 
     def select(self, limit: int | None, most: int) -> pa.Table:
         """The answer's first rows in the order of SELECT; over_budget where all of them are asked for and they are more than `most`."""
-        ...
 
     def begin(self, delivered: DeliveredWindows) -> None:
         """A subscriber has this answer."""
-        ...
 
     def undelivered(self, before: AnswerAt, delivered: DeliveredWindows) -> Ids:
         """What entered since the subscriber's last answer, without what it was sent already."""
-        ...
 
     @property
     def note(self) -> RolledUpNote | None:
         """What a rollup had to do with the answer, once its rows were read."""
-        ...
 
 
 def check_rows(ids: Ids, limit: int | None, most: int) -> Ids:

@@ -24,20 +24,16 @@ class RowStep(Protocol):
 
     def follow(self, query_id: int, query: QueryDefinition | None, plan: Plan | None, fill: bool) -> None:
         """Take in a query that is new or changed. Without a plan it is dropped or left out. `fill`: for its history alone."""
-        ...
 
     def __iter__(self) -> Iterator[int]:
         """The queries that it runs."""
-        ...
 
     @property
     def columns(self) -> set[str]:
         """The columns that it reads of each row; the worker reads those of all steps once."""
-        ...
 
     def run(self, batch: LogBatch, unit: Unit, folder: DataFolder) -> Iterator[ResultRow]:
         """Rows for the commit record. `unit.spans` says which rows of a fill each query is to see."""
-        ...
 
 
 def new_steps(table_id: int, functions: Functions) -> tuple[RowStep, ...]:

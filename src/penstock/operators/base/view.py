@@ -54,11 +54,9 @@ class AnswerOwner(Protocol):
 
     def query_at(self, query: QueryDefinition, mark: Mark) -> tuple[QueryAt, AnyWindow]:
         """A query that kernels run, and its window at a kept cycle; cycle_gone where it had no answer there."""
-        ...
 
     def answers_from(self, query_id: int) -> int | str:
         """The oldest kept cycle that has an answer of a query."""
-        ...
 
 
 _MENDING = {
@@ -77,47 +75,36 @@ class View(Protocol):
 
     def at(self, views: AnswerOwner, query: QueryDefinition, mark: Mark, log: LogAccess, asked: bool) -> AnswerAt:
         """The answer at a kept cycle, with `log` to read. `asked`: it counts as an invocation."""
-        ...
 
     def first_answer(self, views: AnswerOwner, query_id: int, after: int) -> int | None:
         """The first cycle after one that has an answer: those in which the query rested have none."""
-        ...
 
     def is_resting(self, store: AnswerStore, query: QueryDefinition) -> bool:
         """Whether a query answers nothing for now, and will again."""
-        ...
 
     def is_ready(self, store: AnswerStore, query: QueryDefinition) -> bool:
         """Whether a query that runs has an answer."""
-        ...
 
     def not_ready(self, store: AnswerStore, query: QueryDefinition) -> PenstockError:
         """The error where it has none yet."""
-        ...
 
     def failure(self, store: AnswerStore, query: QueryDefinition) -> PenstockError | None:
         """The error of a FAILED query."""
-        ...
 
     def memory(self, store: AnswerStore, query_id: int) -> int:
         """Bytes of its answer, with its share of what several queries share."""
-        ...
 
     def rows_kept(self, store: AnswerStore, query_id: int) -> int:
         """How many of its matches are kept somewhere."""
-        ...
 
     def runs(self, plan: Plan) -> str:
         """Where its answer is made, in two or three words."""
-        ...
 
     def window(self, plan: Plan) -> str | None:
         """The window that users see."""
-        ...
 
     def only_strategy(self, plan: Plan, window: AnyWindow | None, asked: str | None) -> str | None:
         """The reason why an answer is kept in one way only, whatever strategy is requested; None where there is a choice."""
-        ...
 
 
 def view_of(operator: str) -> View:

@@ -45,6 +45,9 @@ class JoinAt:
     """A join's answer."""
 
     operator: ClassVar[str] = "join"
+    stretch: ClassVar[None] = None
+    floors: ClassVar[tuple[int, ...]] = ()
+    note: ClassVar[None] = None
 
     cycle: int
     query_id: int
@@ -62,18 +65,6 @@ class JoinAt:
     @property
     def stands_for(self) -> int:
         return self.cycle
-
-    @property
-    def stretch(self) -> int | None:
-        return None
-
-    @property
-    def floors(self) -> tuple[int, ...]:
-        return ()
-
-    @property
-    def note(self) -> None:
-        return None
 
     # -- ids
 

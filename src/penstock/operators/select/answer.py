@@ -29,6 +29,9 @@ class SelectAt:
     """A select-project query's answer: ids are log positions."""
 
     operator: ClassVar[str] = "select"
+    stretch: ClassVar[None] = None
+    floors: ClassVar[tuple[int, ...]] = ()
+    note: ClassVar[None] = None
 
     cycle: int
     query_id: int
@@ -43,24 +46,12 @@ class SelectAt:
     ready: CurrentRows | None = None  # where the answer is kept current
 
     @property
-    def note(self) -> None:
-        return None
-
-    @property
     def stands_for(self) -> int:
         return self.cycle
 
     @property
-    def stretch(self) -> int | None:
-        return None
-
-    @property
     def now_us(self) -> int | None:
         return self.instant.now_us
-
-    @property
-    def floors(self) -> tuple[int, ...]:
-        return ()
 
     def inside(self) -> Ids:
         if self.ready is not None:

@@ -8,30 +8,20 @@ from typing import get_args
 from sqlglot.tokenizer_core import TokenType
 
 from penstock.errors import PenstockError, error
+from penstock.sql import statements as st
 from penstock.sql.dialect import PenstockParser
 from penstock.sql.positions import Span, point, span_of_token
-from penstock.sql.statements import (
-    AddColumn,
-    ColumnDefinition,
-    CreateFunction,
-    CreateStreamType,
-    CreateTable,
-    DeduplicateClause,
-    Drop,
-    DropKind,
-    StatementOption,
-)
 from penstock.sql.values import normalised
 from penstock.types import Field, Type, parse_type
 
 
-def create_stream_type(parser: PenstockParser) -> CreateStreamType:
+def create_stream_type(parser: PenstockParser) -> st.CreateStreamType:
     if_not_exists = parser.take("IF", "NOT", "EXISTS")
     name, at = parser.name("the name of the stream type")
     parser.take("AS")
     fields = parser.listed(lambda: stream_field(parser))
     connector: str | None = None
-    options: tuple[StatementOption, ...] = ()
+    options: tuple[st.StatementOption, ...] = ()
     while not parser.at_end():
         if connector is None and parser.take("USING"):
             connector, _ = parser.name("a way to reach the sensors, such as mqtt")
@@ -39,16 +29,16 @@ def create_stream_type(parser: PenstockParser) -> CreateStreamType:
             options = parser.listed(lambda: option(parser))
         else:
             raise parser.expected("USING, OPTIONS or the end of the statement")
-    return CreateStreamType(name, fields, connector, options, if_not_exists, name_at=at)
+    return st.CreateStreamType(name, fields, connector, options, if_not_exists, name_at=at)
 
 
-def create_table(parser: PenstockParser) -> CreateTable:
+def create_table(parser: PenstockParser) -> st.CreateTable:
     if_not_exists = parser.take("IF", "NOT", "EXISTS")
     name, at = parser.name("the name of the table")
-    columns: list[ColumnDefinition] = []
+    columns: list[st.ColumnDefinition] = []
     key: tuple[str, ...] = ()
-    options: list[StatementOption] = []
-    deduplicate: DeduplicateClause | None = None
+    options: list[st.StatementOption] = []
+    deduplicate: st.DeduplicateClause | None = None
     parser.need("(")
     while True:
         if parser.peek("PRIMARY", "KEY"):
@@ -69,19 +59,19 @@ def create_table(parser: PenstockParser) -> CreateTable:
         if parser.take("WITH"):
             options.extend(parser.listed(lambda: option(parser)))
         elif parser.take("ALWAYS", "ON"):
-            options.append(StatementOption("always_on", "true", span_of_token(here)))
+            options.append(st.StatementOption("always_on", "true", span_of_token(here)))
         elif deduplicate is None and (parser.take("DEDUPLICATE", "BY") or parser.take("DEDUPLICATE")):
             fields = tuple(field for field, _ in parser.listed(lambda: _dotted(parser)))
             parser.need("WITHIN")
             within_us = parser.duration()
-            deduplicate = DeduplicateClause(fields, within_us, Span(here.start, parser.last.end + 1))
+            deduplicate = st.DeduplicateClause(fields, within_us, Span(here.start, parser.last.end + 1))
         else:
             raise parser.expected("WITH, ALWAYS ON, DEDUPLICATE BY or the end of the statement")
     inline = tuple(column.name for column in columns if column.primary_key)
     if (key and inline) or len(inline) > 1:
         hint = "write PRIMARY KEY (a, b) after the columns for a key of several"
         raise parser.fail(error("invalid_definition", detail="the table has two primary keys", hint=hint), parser.last)
-    return CreateTable(name, tuple(columns), key or inline, tuple(options), deduplicate, if_not_exists, name_at=at)
+    return st.CreateTable(name, tuple(columns), key or inline, tuple(options), deduplicate, if_not_exists, name_at=at)
 
 
 def _dotted(parser: PenstockParser) -> tuple[str, Span]:
@@ -92,13 +82,13 @@ def _dotted(parser: PenstockParser) -> tuple[str, Span]:
     return name, at
 
 
-def _column(parser: PenstockParser) -> ColumnDefinition:
+def _column(parser: PenstockParser) -> st.ColumnDefinition:
     name, at = parser.name("a column's name")
     if parser.take("STREAM"):
         if parser.peek("("):
-            return ColumnDefinition(name, stream_fields=parser.listed(lambda: stream_field(parser)), at=at)
+            return st.ColumnDefinition(name, stream_fields=parser.listed(lambda: stream_field(parser)), at=at)
         type_, type_at = parser.name("a stream type or a list of fields")
-        return ColumnDefinition(name, stream_type=type_, at=at, type_at=type_at)
+        return st.ColumnDefinition(name, stream_type=type_, at=at, type_at=type_at)
     found, type_at = type_name(parser)
     primary_key = not_null = False
     while True:
@@ -111,10 +101,10 @@ def _column(parser: PenstockParser) -> ColumnDefinition:
     if parser.here.text.upper() in ("DEFAULT", "REFERENCES", "CHECK", "UNIQUE", "GENERATED", "CONSTRAINT"):
         word = parser.here.text.upper()
         raise parser.fail(error("not_supported", feature=f"{word} on a column"))
-    return ColumnDefinition(name, found, primary_key, not_null, at=at, type_at=type_at)
+    return st.ColumnDefinition(name, found, primary_key, not_null, at=at, type_at=type_at)
 
 
-def option(parser: PenstockParser) -> StatementOption:
+def option(parser: PenstockParser) -> st.StatementOption:
     name, at = parser.name("an option's name")
     while parser.take(".") or parser.take("-"):
         part, _ = parser.name("an option's name")
@@ -125,16 +115,16 @@ def option(parser: PenstockParser) -> StatementOption:
         raise parser.expected(f'a value for "{name}"')
     if first.token_type == TokenType.STRING:
         parser.skip()
-        return StatementOption(name, first.text, Span(at.start, first.end + 1))
+        return st.StatementOption(name, first.text, Span(at.start, first.end + 1))
     depth = 0
     while not parser.at_end() and (depth or not (parser.peek(",") or parser.peek(")"))):
         depth += parser.here.text == "("
         depth -= parser.here.text == ")"
         parser.skip()
-    return StatementOption(name, parser.sql[first.start : parser.last.end + 1], Span(at.start, parser.last.end + 1))
+    return st.StatementOption(name, parser.sql[first.start : parser.last.end + 1], Span(at.start, parser.last.end + 1))
 
 
-def create_function(parser: PenstockParser, or_replace: bool) -> CreateFunction:
+def create_function(parser: PenstockParser, or_replace: bool) -> st.CreateFunction:
     if_not_exists = parser.take("IF", "NOT", "EXISTS")
     name, at = parser.name("the name of the function")
     parameters: tuple[Field, ...] = ()
@@ -165,10 +155,12 @@ def create_function(parser: PenstockParser, or_replace: bool) -> CreateFunction:
         raise parser.expected("RETURNS and a type")
     if body is None:
         raise parser.expected("AS $$ ... $$")
-    return CreateFunction(name, parameters, returns, "python", body, vectorised, or_replace, if_not_exists, name_at=at)
+    return st.CreateFunction(
+        name, parameters, returns, "python", body, vectorised, or_replace, if_not_exists, name_at=at
+    )
 
 
-def alter_table(parser: PenstockParser) -> AddColumn:
+def alter_table(parser: PenstockParser) -> st.AddColumn:
     table, at = parser.name("the name of a table")
     if not parser.take("ADD"):
         word = parser.here.text.upper()
@@ -188,11 +180,11 @@ def alter_table(parser: PenstockParser) -> AddColumn:
         hint = "rows and readings that are there already have NULL there"
         raise parser.fail(error("not_supported", feature="NOT NULL on an added column", hint=hint))
     parser.take("NULL")
-    return AddColumn(table, Field(name, found), stream, if_not_exists, name_at=at)
+    return st.AddColumn(table, Field(name, found), stream, if_not_exists, name_at=at)
 
 
-def drop(parser: PenstockParser) -> Drop:
-    kind: DropKind
+def drop(parser: PenstockParser) -> st.Drop:
+    kind: st.DropKind
     if parser.take("STREAM", "TYPE"):
         kind = "stream_type"
     else:
@@ -200,15 +192,15 @@ def drop(parser: PenstockParser) -> Drop:
         if word not in ("table", "function", "query", "rollup", "sink"):
             raise parser.expected("TABLE, STREAM TYPE, FUNCTION, QUERY, ROLLUP, SINK, USER or TOKEN")
         parser.skip()
-        kind = next(k for k in get_args(DropKind) if k == word)
+        kind = next(k for k in get_args(st.DropKind) if k == word)
     if kind == "query" and parser.take("LIKE"):
-        return Drop(kind, (), like=parser.text_literal("a pattern in quotes"), cascade=_cascade(parser))
+        return st.Drop(kind, (), like=parser.text_literal("a pattern in quotes"), cascade=_cascade(parser))
     if_exists = parser.take("IF", "EXISTS")
     texts, places = zip(*parser.several(lambda: _dropped(parser, kind)), strict=True)
-    return Drop(kind, texts, if_exists, _cascade(parser), names_at=places, name_at=places[0])
+    return st.Drop(kind, texts, if_exists, _cascade(parser), names_at=places, name_at=places[0])
 
 
-def _dropped(parser: PenstockParser, kind: DropKind) -> tuple[str, Span]:
+def _dropped(parser: PenstockParser, kind: st.DropKind) -> tuple[str, Span]:
     found = parser.name(f"the name of the {kind.replace('_', ' ')}")
     if kind == "function" and parser.peek("("):
         while not parser.take(")"):

@@ -7,55 +7,40 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from penstock.catalog.model import STRATEGIES
 from penstock.errors import error, suggest
+from penstock.sql import statements as st
 from penstock.sql.cursor import UnexpectedToken
 from penstock.sql.dialect import PenstockParser
 from penstock.sql.grammar.definitions import option
 from penstock.sql.grammar.questions import select
 from penstock.sql.positions import Span, point, span_of, span_of_token
-from penstock.sql.statements import (
-    AlterQuery,
-    AlterSink,
-    CreateQuery,
-    CreateRollup,
-    CreateSink,
-    DescribeQuery,
-    OnError,
-    PauseQuery,
-    ResumeQuery,
-    Select,
-    SetOnError,
-    SourceText,
-    StatementOption,
-    TierClause,
-)
 
 STRATEGY_WORDS = (*STRATEGIES, "auto")
-_ON_ERROR: dict[str, OnError] = {"none": "none", "rest": "rest"}
+_ON_ERROR: dict[str, st.OnError] = {"none": "none", "rest": "rest"}
 
 
-def create_query(parser: PenstockParser) -> CreateQuery:
+def create_query(parser: PenstockParser) -> st.CreateQuery:
     if_not_exists = parser.take("IF", "NOT", "EXISTS")
     name, at = parser.name("the name of the query")
-    options: tuple[StatementOption, ...] = ()
+    options: tuple[st.StatementOption, ...] = ()
     if parser.take("WITH"):
         options = parser.listed(lambda: option(parser))
     parser.need("AS")
-    return CreateQuery(name, select(parser), if_not_exists, options, name_at=at)
+    return st.CreateQuery(name, select(parser), if_not_exists, options, name_at=at)
 
 
-def alter_query(parser: PenstockParser) -> AlterQuery | PauseQuery | ResumeQuery | DescribeQuery:
+def alter_query(parser: PenstockParser) -> st.AlterQuery | st.PauseQuery | st.ResumeQuery | st.DescribeQuery:
     name, at = parser.name("the name of a query")
     if parser.take("PAUSE"):
-        return PauseQuery(name, name_at=at)
+        return st.PauseQuery(name, name_at=at)
     if parser.take("RESUME"):
-        return ResumeQuery(name, name_at=at)
+        return st.ResumeQuery(name, name_at=at)
     if parser.take("OWNER"):
         parser.need("TO")
-        return DescribeQuery(name, "owner", _name_or_text(parser, "the name of an owner"), name_at=at)
+        return st.DescribeQuery(name, "owner", _name_or_text(parser, "the name of an owner"), name_at=at)
     if not parser.take("SET"):
         raise parser.expected("SET BEGIN (..), SET STRATEGY, OWNER TO, PAUSE or RESUME")
     if parser.take("STRATEGY"):
-        return DescribeQuery(name, "strategy", _strategy(parser), name_at=at)
+        return st.DescribeQuery(name, "strategy", _strategy(parser), name_at=at)
     begin = end = stream = None
     begin_at = end_at = stream_at = None
     if parser.peek("BEGIN"):
@@ -70,19 +55,19 @@ def alter_query(parser: PenstockParser) -> AlterQuery | PauseQuery | ResumeQuery
         raise parser.expected("BEGIN (..), END (..) or STRATEGY")
     if parser.take("FOR"):
         stream, stream_at = parser.name("the name of a stream")
-    return AlterQuery(name, begin, end, stream, begin_at, end_at, stream_at, name_at=at)
+    return st.AlterQuery(name, begin, end, stream, begin_at, end_at, stream_at, name_at=at)
 
 
-def comment_on(parser: PenstockParser) -> DescribeQuery:
+def comment_on(parser: PenstockParser) -> st.DescribeQuery:
     if not parser.take("QUERY"):
         raise parser.expected("QUERY")
     name, at = parser.name("the name of a query")
     parser.need("IS")
     text = None if parser.take("NULL") else parser.text_literal("a text in quotes, or NULL")
-    return DescribeQuery(name, "description", text or None, name_at=at)
+    return st.DescribeQuery(name, "description", text or None, name_at=at)
 
 
-def set_on_error(parser: PenstockParser) -> SetOnError:
+def set_on_error(parser: PenstockParser) -> st.SetOnError:
     first = parser.here
     name, at = parser.name("on_error")
     if name != "on_error":
@@ -95,7 +80,7 @@ def set_on_error(parser: PenstockParser) -> SetOnError:
     if word not in _ON_ERROR:
         hint = suggest(word, _ON_ERROR) or "none or rest: what is registered when a query of many is refused"
         raise parser.fail(error("invalid_option", option=name, detail=f'"{word}" is not none or rest', hint=hint), here)
-    return SetOnError(_ON_ERROR[word], name_at=at)
+    return st.SetOnError(_ON_ERROR[word], name_at=at)
 
 
 def _strategy(parser: PenstockParser) -> str | None:
@@ -142,7 +127,7 @@ def _bound_text(parser: PenstockParser, rows: bool) -> tuple[str, Span]:
 _YEAR_US = 365 * 86_400_000_000
 
 
-def create_rollup(parser: PenstockParser) -> CreateRollup:
+def create_rollup(parser: PenstockParser) -> st.CreateRollup:
     """`name ON table AS SELECT keys, aggregates [WHERE ..] GROUP BY keys EVERY d KEEP d, ...`"""
     if_not_exists = parser.take("IF", "NOT", "EXISTS")
     name, at = parser.name("the name of the rollup")
@@ -152,10 +137,10 @@ def create_rollup(parser: PenstockParser) -> CreateRollup:
     parser.need("AS")
     asked = _select(parser, table, source)
     tiers = parser.several(lambda: _tier(parser))
-    return CreateRollup(name, table, asked, tiers, if_not_exists, table_at=table_at, name_at=at)
+    return st.CreateRollup(name, table, asked, tiers, if_not_exists, table_at=table_at, name_at=at)
 
 
-def _select(parser: PenstockParser, table: str, named: Token) -> Select:
+def _select(parser: PenstockParser, table: str, named: Token) -> st.Select:
     """The question up to EVERY, which sqlglot would take for a name; ON has said what it is about."""
     tokens = parser.before("EVERY")
     if not tokens:
@@ -177,19 +162,19 @@ def _select(parser: PenstockParser, table: str, named: Token) -> Select:
     query.set("from_", exp.From(this=exp.Table(this=identifier)))
     parser.skip(len(tokens))
     span = Span(tokens[0].start, tokens[-1].end + 1)
-    return Select(query, parser.parameters.substituted(parser.sql, span), source=SourceText(parser.sql, span))
+    return st.Select(query, parser.parameters.substituted(parser.sql, span), source=st.SourceText(parser.sql, span))
 
 
-def _tier(parser: PenstockParser) -> TierClause:
+def _tier(parser: PenstockParser) -> st.TierClause:
     first = parser.here
     parser.need("EVERY")
     every = parser.duration()
     every_at = Span(first.start, parser.last.end + 1)
     first = parser.here
     if not parser.take("KEEP"):
-        return TierClause(every, None, every_at, every_at)
+        return st.TierClause(every, None, every_at, every_at)
     keep = None if parser.take("FOREVER") or parser.take("FOR", "EVER") else _keep(parser)
-    return TierClause(every, keep, every_at, Span(first.start, parser.last.end + 1))
+    return st.TierClause(every, keep, every_at, Span(first.start, parser.last.end + 1))
 
 
 def _keep(parser: PenstockParser) -> int:
@@ -207,7 +192,7 @@ def _keep(parser: PenstockParser) -> int:
     return parser.duration()
 
 
-def create_sink(parser: PenstockParser) -> CreateSink:
+def create_sink(parser: PenstockParser) -> st.CreateSink:
     if_not_exists = parser.take("IF", "NOT", "EXISTS")
     name, at = parser.name("the name of the sink")
     parser.need("FOR")
@@ -215,16 +200,16 @@ def create_sink(parser: PenstockParser) -> CreateSink:
     query, query_at = parser.name("the name of a query")
     parser.need("TO")
     kind, kind_at = parser.name("a kind of sink, such as webhook")
-    options: tuple[StatementOption, ...] = ()
+    options: tuple[st.StatementOption, ...] = ()
     if parser.peek("(") and not parser.take("(", ")"):
         options = parser.listed(lambda: option(parser))
-    return CreateSink(name, query, kind, options, if_not_exists, query_at, kind_at, name_at=at)
+    return st.CreateSink(name, query, kind, options, if_not_exists, query_at, kind_at, name_at=at)
 
 
-def alter_sink(parser: PenstockParser) -> AlterSink:
+def alter_sink(parser: PenstockParser) -> st.AlterSink:
     name, at = parser.name("the name of a sink")
     if parser.take("PAUSE"):
-        return AlterSink(name, True, name_at=at)
+        return st.AlterSink(name, True, name_at=at)
     if parser.take("RESUME"):
-        return AlterSink(name, False, name_at=at)
+        return st.AlterSink(name, False, name_at=at)
     raise parser.expected("PAUSE or RESUME")

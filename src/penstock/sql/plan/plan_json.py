@@ -15,25 +15,7 @@ from penstock.expr import windows
 from penstock.expr.expression import Column
 from penstock.operators.aggregate.partials.cell_sums import Panes
 from penstock.operators.registry import OPERATORS, part_of
-from penstock.sql.plan.nodes import (
-    AggregateCall,
-    AggregatePlan,
-    CorrelatedGroups,
-    JoinAggregatePlan,
-    JoinInput,
-    JoinPlan,
-    JoinTable,
-    Lasting,
-    Plan,
-    QueryAggregatePlan,
-    Relation,
-    ResampleCall,
-    ResamplePlan,
-    Resampling,
-    ScalarSubquery,
-    SelectPlan,
-    SparkPlan,
-)
+from penstock.sql.plan import nodes
 from penstock.sql.plan.output import Output, Sorted, Sorting
 from penstock.types import parse_type
 
@@ -61,10 +43,10 @@ def selected_table(stored: bytes) -> int:
 _TABLE = re.compile(rb'\{"kind":"(?:select|aggregate)","table":(\d+)')
 
 
-def plan_to_json(plan: Plan) -> dict[str, Any]:
+def plan_to_json(plan: nodes.Plan) -> dict[str, Any]:
     if plan.operator in _PLANS:
         fields = _PLANS[plan.operator].write(plan)
-    elif isinstance(plan, SparkPlan):
+    elif isinstance(plan, nodes.SparkPlan):
         fields = _SPARK.write(plan)
         return {"kind": "spark", "text": fields.pop("text"), "linear": True, **fields}
     else:
@@ -72,12 +54,12 @@ def plan_to_json(plan: Plan) -> dict[str, Any]:
     return {"kind": plan.operator, **fields}
 
 
-def plan_from_json(data: dict[str, Any]) -> Plan:
+def plan_from_json(data: dict[str, Any]) -> nodes.Plan:
     kind = data["kind"]
     if kind not in _PLANS and kind not in OPERATORS and kind != "spark":
         raise PenstockError("folder_too_new", f'a query has a plan of the kind "{kind}"')
     if kind == "spark":
-        plan: Plan = _SPARK.read({**data, "text": _text_of(data)})
+        plan: nodes.Plan = _SPARK.read({**data, "text": _text_of(data)})
     elif kind in _PLANS:
         plan = _PLANS[kind].read(data)
     else:
@@ -194,7 +176,7 @@ _SORTED = _record(
 )
 sorted_json, sorted_of = _SORTED
 _INPUT = _record(
-    JoinInput,
+    nodes.JoinInput,
     Part("alias", "alias", _PLAIN),
     Part("table_id", "table", _PLAIN),
     Part("window", "window", _WINDOW),
@@ -203,7 +185,7 @@ _INPUT = _record(
     Part("keys", "keys", _each(_EXPR)),
 )
 _JOINED_TABLE = _record(
-    JoinTable,
+    nodes.JoinTable,
     Part("alias", "alias", _PLAIN),
     Part("table_id", "table", _PLAIN),
     Part("predicate", "predicate", _maybe(_EXPR)),
@@ -212,15 +194,15 @@ _JOINED_TABLE = _record(
     Part("use", "use", _PLAIN),
 )
 _RELATION = _record(
-    Relation,
+    nodes.Relation,
     *_plain("name", "kind", "table"),
     Part("window", "window", _maybe(_WINDOW)),
     Part("static_predicate", "static", _maybe(_EXPR)),
 )
 _RESAMPLING = _record(
-    Resampling,
+    nodes.Resampling,
     *_plain("times", "values"),
-    Part("calls", "calls", _each(_row(ResampleCall, value=_EXPR, us=_PLAIN, method=_PLAIN, type=_TYPE))),
+    Part("calls", "calls", _each(_row(nodes.ResampleCall, value=_EXPR, us=_PLAIN, method=_PLAIN, type=_TYPE))),
     Part("outputs", "outputs", _OUTPUTS),
     Part("times_predicate", "of_times", _maybe(_EXPR)),
     Part("values_predicate", "of_values", _maybe(_EXPR)),
@@ -231,11 +213,11 @@ _RESAMPLING = _record(
 
 # -- the plans
 
-_CALL = _row(AggregateCall, function=_PLAIN, arguments=_each(_EXPR), type=_TYPE, parameter=_PARAMETER)
-_LASTING = _record(Lasting, Part("us", "us", _PLAIN), Part("beside", "beside", _maybe(_EXPR)))
+_CALL = _row(nodes.AggregateCall, function=_PLAIN, arguments=_each(_EXPR), type=_TYPE, parameter=_PARAMETER)
+_LASTING = _record(nodes.Lasting, Part("us", "us", _PLAIN), Part("beside", "beside", _maybe(_EXPR)))
 _PLANS = {
-    SelectPlan.operator: _record(
-        SelectPlan,
+    nodes.SelectPlan.operator: _record(
+        nodes.SelectPlan,
         Part("table_id", "table", _PLAIN),
         Part("outputs", "outputs", _OUTPUTS),
         Part("window", "window", _WINDOW),
@@ -243,8 +225,8 @@ _PLANS = {
         Part("stream_predicate", "stream", _maybe(_EXPR)),
         Part("lasting", "lasting", _LASTING, sparse=True),
     ),
-    JoinPlan.operator: _record(
-        JoinPlan,
+    nodes.JoinPlan.operator: _record(
+        nodes.JoinPlan,
         Part("inputs", "inputs", _each(_INPUT)),
         Part("bounds", "bounds", _each(_PLAINS)),
         Part("conditions", "conditions", _each(_EXPR)),
@@ -252,8 +234,8 @@ _PLANS = {
         *_plain("algorithm", "missing"),
         Part("tables", "tables", _each(_JOINED_TABLE)),
     ),
-    AggregatePlan.operator: _record(
-        AggregatePlan,
+    nodes.AggregatePlan.operator: _record(
+        nodes.AggregatePlan,
         Part("table_id", "table", _PLAIN),
         Part("keys", "keys", _each(_EXPR)),
         Part("aggregates", "aggregates", _each(_CALL)),
@@ -267,17 +249,19 @@ _PLANS = {
         Part("latch", "latch", _PLAIN, sparse=True),
         Part("reads", "reads", _PLAIN, sparse=True),
         Part("sorted", "sorted", _SORTED, sparse=True),
-        Part("picking", "picking", _row(CorrelatedGroups, inner=_PLAINS, outer=_PLAIN, rows=_PLAIN), sparse=True),
-        Part("scalars", "scalars", _each(_row(ScalarSubquery, plan=_PLAN, inherits=_PLAIN)), sparse=True),
+        Part("picking", "picking", _row(nodes.CorrelatedGroups, inner=_PLAINS, outer=_PLAIN, rows=_PLAIN), sparse=True),
+        Part("scalars", "scalars", _each(_row(nodes.ScalarSubquery, plan=_PLAN, inherits=_PLAIN)), sparse=True),
     ),
-    JoinAggregatePlan.operator: _record(JoinAggregatePlan, Part("join", "join", _PLAN), Part("top", "top", _PLAN)),
+    nodes.JoinAggregatePlan.operator: _record(
+        nodes.JoinAggregatePlan, Part("join", "join", _PLAN), Part("top", "top", _PLAN)
+    ),
 }
 
 
-def _spark_plan(**fields: Any) -> SparkPlan:
+def _spark_plan(**fields: Any) -> nodes.SparkPlan:
     if "top" in fields:
-        return QueryAggregatePlan(**fields)
-    return ResamplePlan(**fields) if "resample" in fields else SparkPlan(**fields)
+        return nodes.QueryAggregatePlan(**fields)
+    return nodes.ResamplePlan(**fields) if "resample" in fields else nodes.SparkPlan(**fields)
 
 
 _SPARK = _record(

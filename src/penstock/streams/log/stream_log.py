@@ -66,7 +66,6 @@ class StreamLog:
     ) -> None:
         self.data_folder = Path(folder)
         self.clock = clock
-        self.corrupt_segments = 0
         self._wait_for_room_s = WAIT_FOR_ROOM_S if wait_for_room_s is None else wait_for_room_s
         self._depth = 0
         self._stills = 0
@@ -77,8 +76,7 @@ class StreamLog:
         self._tables: dict[int, TableLog] = {}
         for entry in self.folder.iterdir():
             if entry.is_dir() and entry.name.isdigit():
-                self._tables[int(entry.name)], moved = open_table(entry, damage_of(self.data_folder))
-                self.corrupt_segments += moved
+                self._tables[int(entry.name)] = open_table(entry, damage_of(self.data_folder))
         self.settings = settings
         self.commits = 0
         self._crash_point = crash_point
@@ -200,10 +198,6 @@ class StreamLog:
         """The oldest position that is still on disk; the head where there is none."""
         firsts = [segment.first for segment in list_files(self.folder / str(table_id))]
         return min(firsts, default=self.head(table_id))
-
-    def queued_bytes(self) -> int:
-        with self._lock:
-            return self._bytes
 
     def table_ids(self) -> list[int]:
         with self._lock:

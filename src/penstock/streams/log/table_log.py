@@ -88,30 +88,28 @@ class TableLog:
         return self.committed_at_s + pause
 
 
-def open_table(folder: Path, report: DamageReport) -> tuple[TableLog, int]:
-    """Head and newest time of a table from its file names, and how many of its newest files were moved to `corrupt/`.
+def open_table(folder: Path, report: DamageReport) -> TableLog:
+    """Head and newest time of a table from its file names. Its newest files go to `corrupt/` if they cannot be opened.
 
-    Those are the ones that cannot be opened: nothing comes after them, so the log goes on before them, unless a commit or
+    Nothing comes after those, so the log goes on before them, unless a commit or
     a journal entry has named their positions already (`StreamLog.reserve`). Times go on after theirs.
     """
-    moved = 0
     last_ts = LONG_AGO
     while True:
         # Not a cover: a file missing in the middle must stop its readers, not the server.
         files = list_files(folder)
         if not files:
-            return TableLog(last_ts=last_ts), moved
+            return TableLog(last_ts=last_ts)
         newest = max(files, key=lambda segment: (segment.end, segment.rows))
         try:
             rows = open_rows(newest.path, newest.format)
             if rows != newest.rows:
                 raise error("corrupt_segment", segment=newest.path.name, detail=f"it holds {rows} rows")
         except PenstockError as problem:
-            moved += 1
             last_ts = max(last_ts, newest.max_ts)
             report.set_aside(newest.path, "log", problem.message)
             continue
-        return TableLog(newest.end, max(last_ts, *(segment.max_ts for segment in files)), len(files)), moved
+        return TableLog(newest.end, max(last_ts, *(segment.max_ts for segment in files)), len(files))
 
 
 Versions = np.ndarray[Any, np.dtype[np.int32]]

@@ -177,14 +177,6 @@ class StreamManager:
             chosen = [d for t, d in self._tables.items() if table_id is None or t == table_id]
             return sum(1 for d in chosen for s in d.sensors.values() if s.wanted and s.shown != "ended")
 
-    def stuck_threads(self) -> int:
-        """Threads that were left to sensors which do not answer."""
-        return self._poller.stuck()
-
-    def flush(self, timeout_s: float) -> bool:
-        """Wait until what was read so far is stored and journalled; False when the time was too short."""
-        return self._forwarder.drain(timeout_s)
-
     def close(self, timeout_s: float = 2.0) -> None:
         """Close every sensor, store what was read, journal the closings, end the threads."""
         deadline_s = time.monotonic() + timeout_s

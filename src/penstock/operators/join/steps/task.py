@@ -37,7 +37,6 @@ from penstock.operators.join.steps.buffers import (
 from penstock.operators.join.steps.join_sharing import SharedJoin, shared_joins
 from penstock.operators.join.steps.key_ranges import RANGES, WHOLE
 from penstock.operators.join.steps.members import MemberResults
-from penstock.operators.join.steps.new_rows import NewRows
 from penstock.operators.join.steps.orphaned_buffers import clean_now_and_then, remove_idle
 from penstock.operators.join.steps.prepared_join import PreparedJoin
 from penstock.operators.join.steps.prepared_joins import (
@@ -48,7 +47,7 @@ from penstock.operators.join.steps.prepared_joins import (
     spare_streams,
 )
 from penstock.operators.join.steps.results import Results, as_error, bitmaps, result_table
-from penstock.operators.join.steps.rows import SliceReader, StreamRows
+from penstock.operators.join.steps.rows import NewRows, SliceReader, StreamRows
 from penstock.operators.join.steps.tables import join_with_tables
 from penstock.operators.join.steps.units import LIVE, JoinUnit
 
