@@ -40,7 +40,7 @@ def asked(
     middle = (look.floor + look.head) // 2
     read = edges.missing([(look.floor, middle), (middle, look.head)], (0, look.head))
     for first, end in read:
-        edges.put((first, end), log.between(first, end))
+        edges.put((first, end), log.take(np.arange(first, end)))
     parts = edges.sums()[COUNT]
     if not parts:
         return {}, sum(end - first for first, end in read)

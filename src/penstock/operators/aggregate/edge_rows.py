@@ -142,7 +142,8 @@ class EdgeLook:
         """The rows of whole pages that were read."""
         for number in range(piece[0] // PAGE_ROWS, -(-piece[1] // PAGE_ROWS)):
             low, high = max(piece[0], number * PAGE_ROWS), min(piece[1], (number + 1) * PAGE_ROWS)
-            own = rows.between(*np.searchsorted(rows.positions, (low, high)).tolist())
+            # A copy: a part of an array would keep all of it in memory.
+            own = rows.take(np.arange(*np.searchsorted(rows.positions, (low, high))))
             page, key = EdgePage((low, high), self.groups, own), (self.family, number)
             self._seen += [SeenPart(key, page, own, part, {}) for part in page.parts(self.rest.periods, self.look)]
             with self.cache.lock:

@@ -43,12 +43,6 @@ class FamilyRows:
     def nbytes(self) -> int:
         return 3 * self.times.nbytes + sum(int(argument.nbytes) for argument in self.arguments.values())
 
-    def between(self, first: int, end: int) -> FamilyRows:
-        """Those at places [first, end)."""
-        arguments = {expr: argument.slice(first, end - first) for expr, argument in self.arguments.items()}
-        places = slice(first, end)
-        return FamilyRows(self.times[places], self.positions[places], self.groups[places], self.keys, arguments)
-
     def take(self, chosen: np.ndarray) -> FamilyRows:
         index = pa.array(chosen)
         arguments = {expr: argument.take(index) for expr, argument in self.arguments.items()}

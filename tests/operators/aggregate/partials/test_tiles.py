@@ -172,3 +172,16 @@ def test_a_group_that_lags_does_not_keep_the_cells_of_others() -> None:
                 position += 1
     store.forget_before(15_000, 0)
     assert int(store.view().rows.sum()) <= position // 2 + 120
+
+
+@pytest.mark.parametrize(("apart", "widest_s"), [(1, 3600), (tiles.SLOT_POSITIONS, 60)])
+def test_slots_grow_wide_only_where_their_rows_lie_near_to_each_other_in_the_log(apart: int, widest_s: int) -> None:
+    """Readings once a minute of one sensor: alone in the log, or among many others."""
+    partial, second = Count(()), 1_000_000
+    store = TileStore(partial)
+    for minute in range(600):
+        place = np.array([minute * apart])
+        store.put(
+            slice_rows(np.array([minute * 60 * second]), place, np.zeros(1, np.int64), second).aggregate(partial, [])
+        )
+    assert store.view().widths.max() == widest_s * second

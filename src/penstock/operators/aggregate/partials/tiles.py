@@ -38,6 +38,8 @@ RECENT = 16
 RECENT_CELLS = 1 << 14
 SLOT_ROWS = 1 << 14
 """A slot is made as wide as a tile while it has no more rows than this: so many are read where a window cuts it."""
+SLOT_POSITIONS = 1 << 16
+"""And while its rows lie so near to each other in the log: what lies between them is read, too."""
 CELL_ROWS = 4
 """And while its cells have no more rows than this on average: otherwise little is saved by wider ones."""
 SLOT_MAX_US = 3_600_000_000
@@ -151,7 +153,9 @@ class CellLevel:
         sparse = {
             start: tile.summed(self.partial, start, self.tile_us)
             for start, tile in self.tiles.items()
-            if start + self.tile_us <= before and tile.row_count <= min(SLOT_ROWS, CELL_ROWS * len(tile))
+            if start + self.tile_us <= before
+            and tile.row_count <= min(SLOT_ROWS, CELL_ROWS * len(tile))
+            and tile.lasts.max() - tile.firsts.min() < SLOT_POSITIONS
         }
         if sparse:
             self.tiles = {start: tile for start, tile in self.tiles.items() if start not in sparse}
@@ -332,6 +336,13 @@ class TileStore:
         starts = np.floor_divide(cells.starts, wider) * wider
         _, at = np.unique(starts, return_inverse=True)
         few = np.bincount(at, cells.rows) <= np.minimum(SLOT_ROWS, CELL_ROWS * np.bincount(at))
+        order = np.argsort(at, kind="stable")
+        begins = np.flatnonzero(np.diff(at[order], prepend=-1))
+        lasts, firsts = (
+            np.maximum.reduceat(cells.lasts[order], begins),
+            np.minimum.reduceat(cells.firsts[order], begins),
+        )
+        few &= lasts - firsts < SLOT_POSITIONS
         sparse = few[at] & (starts + 2 * wider <= newest)
         if not sparse.all():
             yield cells.take(~sparse)

@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Container
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 
@@ -32,10 +31,12 @@ from penstock.pipeline.spark_sql import Moment
 from penstock.settings import Settings
 from penstock.sql.plan import Aggregate, OnDemand, SparkPlan, TreePlan
 from penstock.sql.planning.aggregate.on_demand import EVERY_ROW
+from penstock.types import BIGINT
 from penstock.views.answer_store import AnswerStore
 from penstock.views.query_state import NEVER, QueryState
 from penstock.views.standing_queries import StandingQueries
 
+COUNT_ROWS = Aggregate("count", EVERY_ROW, BIGINT)
 SHARE = 4  # of the memory that answers may take, trees may take this part beside
 UNUSED_S = 600.0
 ROW_BYTES = 28  # of a tree: time, number, value, whether there is one, and its share of the nodes
@@ -75,7 +76,7 @@ class AggregatesOnDemand:
             rows = self._rows(store, definition, answer, moment)
         found: dict[Expr, Totals] = {}
         # To count rows any tree will do.
-        for argument in {a.argument for a in asked.aggregates} - {EVERY_ROW} or {EVERY_ROW}:
+        for argument in {a.argument for a in asked.aggregates if a != COUNT_ROWS} or {EVERY_ROW}:
             column = column_of(argument, rows.held.plan.outputs, isinstance(rows, SelectRows))
             if isinstance(rows, SelectRows):
                 if len(moment.ranges) != 1:
@@ -84,8 +85,7 @@ class AggregatesOnDemand:
                 found[argument] = self._of_selection(definition.id, column, rows, span, moment.now_us)
             else:
                 found[argument] = self._of_join(definition.id, column, rows, asked.window, moment.now_us)
-        rows_inside = next(iter(found.values())).rows
-        return {EVERY_ROW: _counted(rows_inside), **found}, moment, cycle
+        return found, moment, cycle
 
     def _rows(
         self, store: AnswerStore, definition: QueryDefinition, answer: QueryState, moment: Moment
@@ -117,7 +117,7 @@ class AggregatesOnDemand:
     ) -> Totals:
         low, high = span
         if low > high:
-            return Totals(kind_of(column))
+            return Totals.none(kind_of(column))
         tree = self._tree(query_id, column, rows, low)
         if rows.floor > tree.floor:
             tree.tree.retain(lambda positions: positions >= rows.floor)
@@ -131,7 +131,7 @@ class AggregatesOnDemand:
         """Totals of results with all tuples inside the window of the join and the latest tuple inside the reader's window."""
         span = rows.span()
         if span is None:
-            return Totals(kind_of(column))
+            return Totals.none(kind_of(column))
         begin, _ = span
         low, high = span if reader is None else _both(span, reader.resolve(now_us, NEVER))
         tree = self._tree(query_id, column, rows, begin)
@@ -167,29 +167,19 @@ class AggregatesOnDemand:
         tree.head = rows.head
 
 
-def _counted(rows: int) -> Totals:
-    """What a column of ones comes to."""
-    return Totals("integer", rows, rows, 0, rows, 1, 1)
-
-
 def _both(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
     return max(one[0], other[0]), min(one[1], other[1])
 
 
 def _row(asked: OnDemand, totals: dict[Expr, Totals]) -> pa.Table:
+    rows = next(iter(totals.values())).rows
+    values = [rows if a == COUNT_ROWS else totals[a.argument].value(a.function, a.type) for a in asked.aggregates]
     columns = {
-        f"#{place}": pa.array([_value(a, totals[a.argument])], a.type.to_arrow())
-        for place, a in enumerate(asked.aggregates)
+        f"#{place}": pa.array([value], a.type.to_arrow())
+        for place, (value, a) in enumerate(zip(values, asked.aggregates, strict=True))
     }
     schema = pa.schema([pa.field(o.name, o.type.to_arrow()) for o in asked.outputs])
     return pa.Table.from_arrays([evaluate(o.expr, columns, 1) for o in asked.outputs], schema=schema)
-
-
-def _value(aggregate: Aggregate, totals: Totals) -> Any:
-    """A value as Spark computes it: sums of integers wrap."""
-    if aggregate.function == "sum" and totals.kind == "integer" and totals.sum is not None:
-        return (int(totals.sum) + 2**63) % 2**64 - 2**63
-    return getattr(totals, aggregate.function)
 
 
 @dataclass(slots=True)

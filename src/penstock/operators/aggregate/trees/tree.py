@@ -4,212 +4,82 @@ Rows stand in arrays ordered by (time, number); node i of a level stands for FAN
 rows extend the right edge. Late ones wait in a short list beside the tree, which every answer looks through, until
 there are enough of them to be worth rewriting what lies behind them. Old ones go from the left edge.
 
-Sums lose nothing on the way. Doubles carry what rounding cut off beside the sum, so that a large value that comes does
-not swallow small ones; integers are added as an upper and a lower half, so that no sum of them runs over.
+Nodes hold the partials of standing aggregations (`partials`), so both say the same.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from penstock.expr.kernel import kernel
+from penstock.operators.aggregate.partials.base import Ints, State, Values
+from penstock.operators.aggregate.partials.composite import CompositePartial
+from penstock.operators.aggregate.partials.extremes import Extremes
+from penstock.operators.aggregate.partials.sums import Total
+from penstock.types import BIGINT, DOUBLE, Type
 
-Ints: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 Bools: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
 Array: TypeAlias = np.ndarray[Any, Any]
 LATE_ROWS = 2048
 _ROOM = 1024
 Kind = Literal["integer", "double"]
 FANOUT = 32
-HALF = 32
-_SMALLEST, _LARGEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
-_LOWER_HALF = 2**HALF - 1
+
+
+class NodePartial(CompositePartial):
+    """What a node holds: number and sum of the values, the smallest and the largest."""
+
+    def __init__(self, kind: Kind) -> None:
+        types = (DOUBLE if kind == "double" else BIGINT,)
+        super().__init__([Total(types), Extremes(types)])
+
+    def fold(self, values: Array, valid: Bools, nodes: Ints, count: int) -> State:
+        """The state of `count` nodes, of rows that are each in one of them."""
+        rows = np.flatnonzero(valid)
+        cells = nodes[rows]
+        given = Values(cells, (values[rows],), cells, cells, valid[rows])  # times and positions do not matter
+        state = [part.empty(count) for part in self.parts]
+        for part, own in zip(self.parts, state, strict=True):
+            part.add(own, given)
+        return self.joined(state)
+
+    def merged(self, state: State, nodes: Ints, count: int) -> State:
+        """The state of `count` nodes, of nodes that are each in one of them."""
+        total = self.empty(count)
+        self.merge(total, nodes, state)
+        return total
 
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Totals of some rows: their number, the number of values, their sum, the smallest and the largest.
+    """What is known of some rows: how many there are, and the state of a node of all of them."""
 
-    `upper` and `lower` are a double's sum and its rest, or the sums of an integer's two halves.
-    `least` and `greatest` mean something only where `count` is not 0. NaN is larger than any other double.
-    """
+    partial: NodePartial
+    rows: int
+    state: State
 
-    kind: Kind
-    rows: int = 0
-    count: int = 0
-    upper: float | int = 0
-    lower: float | int = 0
-    least: float | int = 0
-    greatest: float | int = 0
+    @staticmethod
+    def none(kind: Kind) -> Totals:
+        partial = NodePartial(kind)
+        return Totals(partial, 0, partial.empty(1))
 
     def with_more(self, other: Totals) -> Totals:
         """Of both sets of rows together."""
-        rows = self.rows + other.rows
-        if not self.count or not other.count:
-            known = self if self.count else other
-            return Totals(self.kind, rows, known.count, known.upper, known.lower, known.least, known.greatest)
-        upper, rest = self.upper + other.upper, self.lower + other.lower
-        if self.kind == "double":
-            rest += _cut_off(self.upper, other.upper, upper)
-        least, greatest = _smaller(self.least, other.least), _larger(self.greatest, other.greatest)
-        return Totals(self.kind, rows, self.count + other.count, upper, rest, least, greatest)
+        both = {name: np.concatenate([field, other.state[name]]) for name, field in self.state.items()}
+        return Totals(self.partial, self.rows + other.rows, self.partial.merged(both, np.zeros(2, np.int64), 1))
 
-    @property
-    def sum(self) -> float | int | None:
-        """Integers exactly, however large; None of no values."""
-        if not self.count:
-            return None
-        if self.kind == "integer":
-            return (int(self.upper) << HALF) + int(self.lower)
-        whole = float(self.upper + self.lower)
-        # Beside an infinite sum the rest is NaN: infinity less infinity.
-        return whole if math.isfinite(whole) else float(self.upper)
-
-    @property
-    def avg(self) -> float | None:
-        total = self.sum
-        return None if total is None else float(total) / self.count
-
-    @property
-    def min(self) -> float | int | None:
-        return self.least if self.count else None
-
-    @property
-    def max(self) -> float | int | None:
-        return self.greatest if self.count else None
-
-
-def _cut_off(one: float, other: float, total: float) -> float:
-    """What rounding lost of one + other."""
-    part = total - one
-    return (one - (total - part)) + (other - part)
-
-
-def _smaller(one: float | int, other: float | int) -> float | int:
-    return other if one != one or other < one else one
-
-
-def _larger(one: float | int, other: float | int) -> float | int:
-    return other if other != other or other > one else one
-
-
-# The kernels fold rows into nodes, nodes into nodes, and a short range of either into one. All give (count, upper, lower,
-# least, greatest) as `Totals` has them. For doubles NaN is the largest value, so it is where the smallest begins.
-
-
-@kernel
-def fold_doubles(values: Any, valid: Any, first: int, end: int) -> Any:
-    count, total, rest, least, greatest = 0, 0.0, 0.0, np.nan, -np.inf
-    for i in range(first, end):
-        if not valid[i]:
-            continue
-        v = values[i]
-        count += 1
-        new = total + v
-        part = new - total
-        rest += (total - (new - part)) + (v - part)
-        total = new
-        if least != least or v < least:
-            least = v
-        if v != v or v > greatest:
-            greatest = v
-    return count, total, rest, least, greatest
-
-
-@kernel
-def fold_integers(values: Any, valid: Any, first: int, end: int) -> Any:
-    count, upper, lower, least, greatest = 0, 0, 0, _LARGEST, _SMALLEST
-    for i in range(first, end):
-        if not valid[i]:
-            continue
-        v = values[i]
-        count += 1
-        upper += v >> 32
-        lower += v & _LOWER_HALF
-        least = min(least, v)
-        greatest = max(greatest, v)
-    return count, upper, lower, least, greatest
-
-
-@kernel
-def merge_doubles(nodes: Any, first: int, end: int) -> Any:
-    counts, uppers, lowers, leasts, greatests = nodes
-    count, total, rest, least, greatest = 0, 0.0, 0.0, np.nan, -np.inf
-    for i in range(first, end):
-        v = uppers[i]
-        count += counts[i]
-        new = total + v
-        part = new - total
-        rest += ((total - (new - part)) + (v - part)) + lowers[i]
-        total = new
-        if counts[i]:
-            if least != least or leasts[i] < least:
-                least = leasts[i]
-            if greatests[i] != greatests[i] or greatests[i] > greatest:
-                greatest = greatests[i]
-    return count, total, rest, least, greatest
-
-
-@kernel
-def merge_integers(nodes: Any, first: int, end: int) -> Any:
-    counts, uppers, lowers, leasts, greatests = nodes
-    count, upper, lower, least, greatest = 0, 0, 0, _LARGEST, _SMALLEST
-    for i in range(first, end):
-        count += counts[i]
-        upper += uppers[i]
-        lower += lowers[i]
-        least = min(least, leasts[i])
-        greatest = max(greatest, greatests[i])
-    return count, upper, lower, least, greatest
-
-
-@kernel
-def leaf_doubles(values: Any, valid: Any, rows: int, first: int, end: int, into: Any) -> None:
-    """Nodes first .. end over `rows` rows."""
-    counts, uppers, lowers, leasts, greatests = into
-    for n in range(first, end):
-        counts[n], uppers[n], lowers[n], leasts[n], greatests[n] = fold_doubles(
-            values, valid, n * FANOUT, min(rows, (n + 1) * FANOUT)
-        )
-
-
-@kernel
-def leaf_integers(values: Any, valid: Any, rows: int, first: int, end: int, into: Any) -> None:
-    counts, uppers, lowers, leasts, greatests = into
-    for n in range(first, end):
-        counts[n], uppers[n], lowers[n], leasts[n], greatests[n] = fold_integers(
-            values, valid, n * FANOUT, min(rows, (n + 1) * FANOUT)
-        )
-
-
-@kernel
-def inner_doubles(below: Any, nodes: int, first: int, end: int, into: Any) -> None:
-    """Nodes first .. end over `nodes` nodes of the level below."""
-    counts, uppers, lowers, leasts, greatests = into
-    for n in range(first, end):
-        counts[n], uppers[n], lowers[n], leasts[n], greatests[n] = merge_doubles(
-            below, n * FANOUT, min(nodes, (n + 1) * FANOUT)
-        )
-
-
-@kernel
-def inner_integers(below: Any, nodes: int, first: int, end: int, into: Any) -> None:
-    counts, uppers, lowers, leasts, greatests = into
-    for n in range(first, end):
-        counts[n], uppers[n], lowers[n], leasts[n], greatests[n] = merge_integers(
-            below, n * FANOUT, min(nodes, (n + 1) * FANOUT)
-        )
-
-
-_LEAF: dict[Kind, Callable[..., None]] = {"double": leaf_doubles, "integer": leaf_integers}
-_INNER: dict[Kind, Callable[..., None]] = {"double": inner_doubles, "integer": inner_integers}
-_FOLD: dict[Kind, Callable[..., Any]] = {"double": fold_doubles, "integer": fold_integers}
-_MERGE: dict[Kind, Callable[..., Any]] = {"double": merge_doubles, "integer": merge_integers}
+    def value(self, function: str, type_: Type) -> Any:
+        """COUNT, SUM, AVG, MIN or MAX; None of no values, except COUNT."""
+        place = 0 if function in ("count", "sum", "avg") else 1
+        state = self.partial.part(self.state, place)
+        if function == "count":
+            return int(state["count"][0])
+        part = self.partial.parts[place]
+        assert isinstance(part, Total | Extremes)
+        return part.finish(function, state, type_)[0].as_py()
 
 
 class AggregateTree:
@@ -217,6 +87,7 @@ class AggregateTree:
 
     def __init__(self, kind: Kind) -> None:
         self.kind = kind
+        self.partial = NodePartial(kind)
         self._dtype = np.dtype(np.float64 if kind == "double" else np.int64)
         self._rows = 0  # in the tree
         self._gone = 0  # of them no more wanted, at the left edge
@@ -224,7 +95,7 @@ class AggregateTree:
         self._numbers: Ints = np.empty(0, np.int64)
         self._values: Array = np.empty(0, self._dtype)
         self._valid: Bools = np.empty(0, np.bool_)
-        self._levels: list[tuple[Array, ...]] = []
+        self._levels: list[State] = []
         self._late = self._no_rows()
 
     def __len__(self) -> int:
@@ -233,7 +104,7 @@ class AggregateTree:
     @property
     def nbytes(self) -> int:
         arrays = [self._times, self._numbers, self._values, self._valid, *self._late]
-        return sum(a.nbytes for a in arrays) + sum(a.nbytes for level in self._levels for a in level)
+        return sum(a.nbytes for a in arrays) + sum(map(self.partial.nbytes, self._levels))
 
     def append(self, times: Ints, values: Array, valid: Bools | None = None, numbers: Ints | None = None) -> None:
         """More rows, in any order. Whatever is older than the newest row here is late, and welcome."""
@@ -301,27 +172,28 @@ class AggregateTree:
 
     def _between(self, first: int, end: int) -> Totals:
         """Of the rows [first, end): at each level at most the ragged ends, the rest a level higher."""
-        found = Totals(self.kind, rows=end - first)
+        rows, runs = end - first, [self.partial.empty(1)]
         level = -1
         while first < end:
             left, right = -(-first // FANOUT) * FANOUT, end // FANOUT * FANOUT
             if level + 1 >= len(self._levels) or left >= right:
-                return found.with_more(self._run(level, first, end))
-            if first < left:
-                found = found.with_more(self._run(level, first, left))
-            if right < end:
-                found = found.with_more(self._run(level, right, end))
+                left = right = end
+            runs += [self._run(level, *part) for part in ((first, left), (right, end)) if part[0] < part[1]]
             first, end, level = left // FANOUT, right // FANOUT, level + 1
-        return found
+        all_runs = {name: np.concatenate([run[name] for run in runs]) for name in runs[0]}
+        return Totals(self.partial, rows, self.partial.merged(all_runs, np.zeros(len(runs), np.int64), 1))
 
-    def _run(self, level: int, first: int, end: int) -> Totals:
+    def _run(self, level: int, first: int, end: int) -> State:
+        nodes = np.zeros(end - first, np.int64)
         if level < 0:
-            return Totals(self.kind, 0, *_FOLD[self.kind](self._values, self._valid, first, end))
-        return Totals(self.kind, 0, *_MERGE[self.kind](self._levels[level], first, end))
+            return self.partial.fold(self._values[first:end], self._valid[first:end], nodes, 1)
+        return self.partial.merged({name: a[first:end] for name, a in self._levels[level].items()}, nodes, 1)
 
     def _of(self, rows: tuple[Array, ...], wanted: Bools) -> Totals:
-        chosen = int(np.count_nonzero(wanted))
-        return Totals(self.kind, chosen, *_FOLD[self.kind](rows[2], rows[3] & wanted, 0, len(wanted)))
+        nodes = np.zeros(len(wanted), np.int64)
+        return Totals(
+            self.partial, int(np.count_nonzero(wanted)), self.partial.fold(rows[2], rows[3] & wanted, nodes, 1)
+        )
 
     def _take_in_late(self) -> None:
         """Rewrite the tree from the first late row on."""
@@ -352,18 +224,22 @@ class AggregateTree:
         while count > FANOUT:
             nodes, changed = -(-count // FANOUT), first // FANOUT
             if level == len(self._levels):
-                self._levels.append(self._no_nodes())
+                self._levels.append(self.partial.empty(0))
                 changed = 0
-            mine = self._levels[level] = tuple(_with_room(a, changed, nodes) for a in self._levels[level])
+            below = slice(changed * FANOUT, count)
+            at = np.arange(below.start, count) // FANOUT - changed
             if level == 0:
-                _LEAF[self.kind](self._values, self._valid, count, changed, nodes, mine)
+                new = self.partial.fold(self._values[below], self._valid[below], at, nodes - changed)
             else:
-                _INNER[self.kind](self._levels[level - 1], count, changed, nodes, mine)
+                under = {name: a[below] for name, a in self._levels[level - 1].items()}
+                new = self.partial.merged(under, at, nodes - changed)
+            mine = self._levels[level] = {
+                name: _with_room(a, changed, nodes) for name, a in self._levels[level].items()
+            }
+            for name, field in new.items():
+                mine[name][changed:nodes] = field
             first, count, level = changed, nodes, level + 1
         del self._levels[level:]
-
-    def _no_nodes(self) -> tuple[Array, ...]:
-        return (np.empty(0, np.int64), *(np.empty(0, self._dtype) for _ in range(4)))
 
 
 def _with_room(array: Array, kept: int, length: int) -> Array:
