@@ -27,8 +27,7 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
         patch.setattr(PySparkLogger.getLogger("SQLQueryContextLogger"), "disabled", True)
         # Tests wait for each answer of Spark SQL: with the budget of a server it would rest for three times its work.
         folder = tmp_path_factory.mktemp("pipeline") / "data"
-        # And for each cycle, so none waits for its interval.
-        settings = Settings(data=str(folder), spark_master="local[2]", spark_query_budget=0.9, cycle_interval_ms=10)
+        settings = Settings(data=str(folder), spark_master="local[2]", spark_query_budget=0.9)
         # A cycle that comes late on a busy machine is waited for: no test reads an answer without its own writes.
         made = Database(settings, intervals=Intervals(own_writes_s=60.0))
         made.start()
