@@ -194,10 +194,10 @@ def statement_jobs(spark: SparkSession) -> Iterator[None]:
         context.setJobGroup(cancellation.id, "statement", interruptOnCancel=True)
     except LOST as lost:
         raise restarting() from lost
-    ended = threading.Event()
-    forget = cancellation.on_stop(ended.set)
+    wake, ended = threading.Event(), threading.Event()
+    forget = cancellation.on_stop(wake.set)
     name = f"penstock-{cancellation.id}"
-    threading.Thread(target=_watch, args=(context, cancellation, ended), name=name, daemon=True).start()
+    threading.Thread(target=_watch, args=(context, cancellation, wake, ended), name=name, daemon=True).start()
     cancellation.place = "Spark"
     try:
         with in_pool(spark, STANDING_POOL if cancellation.standing else ADHOC_POOL):
@@ -210,6 +210,7 @@ def statement_jobs(spark: SparkSession) -> Iterator[None]:
         cancellation.place = "server"
         forget()
         ended.set()
+        wake.set()
         _clear(context, "spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")
 
 
@@ -218,25 +219,29 @@ def restarting() -> PenstockError:
     return error("not_ready", detail="Spark is being restarted", hint="ask again in a moment")
 
 
-def _watch(context: SparkContext, cancellation: Cancellation, ended: threading.Event) -> None:
+def _watch(context: SparkContext, cancellation: Cancellation, wake: threading.Event, ended: threading.Event) -> None:
     """End a statement at its deadline, and its jobs when it is stopped; until then see to it that cycles find slots.
 
     The thread that stops a statement may be the event loop, which must not wait for the JVM. So this one does.
+    `wake` says that the statement was stopped or has ended, `ended` that its thread has left Spark.
     """
     preemption = Preemption(context)
     while True:
         left_s = cancellation.left_s()
-        if ended.wait(LOOK_S if left_s is None else min(left_s, LOOK_S)):
+        if wake.wait(LOOK_S if left_s is None else min(left_s, LOOK_S)):
             break
         if cancellation.left_s() == 0:
             cancellation.expire()
             break
         if not cancellation.standing:
             preemption.look()
-    if cancellation.stopped:
-        with contextlib.suppress(*LOST, Py4JError):  # without its JVM there is nothing to end
-            # Also those to come: a statement may be cancelled while Spark plans it.
+    # Also jobs to come: a statement may be cancelled while Spark plans it. Spark (4.3) does not refuse the stages that its
+    # adaptive planner submits later (DAGScheduler.handleMapStageSubmitted), so they are ended until the statement has left.
+    with contextlib.suppress(*LOST, Py4JError):  # without its JVM there is nothing to end
+        while cancellation.stopped:
             context._jsc.sc().cancelJobGroupAndFutureJobs(cancellation.id)
+            if ended.wait(LOOK_S):
+                break
 
 
 def _clear(context: SparkContext, *properties: str) -> None:
