@@ -240,12 +240,6 @@ class StandingQueries:
             kept = view_of(operator).memory(self.store, query_id) if operator is not None else 0
             return kept + self.ready.size(query_id)[1] + self.samples.memory_of(query_id)
 
-    def rows_kept(self, query_id: int) -> int:
-        """How many of a query's matches are kept: those of its window, and older ones that are not trimmed yet."""
-        with self._lock:
-            operator = self.store.operators.get(query_id)
-            return view_of(operator).rows_kept(self.store, query_id) if operator is not None else 0
-
     def _join_mark(self, query_id: int) -> JoinMark:
         results = self.store.joins.queries[query_id].results
         return JoinMark(results.generation, results.count, self.store.query_now(self.store.answers[query_id]))

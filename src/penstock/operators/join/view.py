@@ -95,9 +95,6 @@ class JoinView(KernelView):
         own = size_of(known.partners.blocks) + sum(results.nbytes for results in known.lists)
         return own + store.matches.memory_of(query_id)
 
-    def rows_kept(self, store: AnswerStore, query_id: int) -> int:
-        return store.joins.queries[query_id].results.count
-
     def runs(self, plan: Plan) -> str:
         return words_of(plan)
 
