@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from penstock.answers.as_of import answer_as_of
-from penstock.answers.subscription import SelectSubscription, Subscription
+from penstock.answers.subscription import Subscription
 from penstock.catalog.state import CatalogState
 from penstock.catalog.system_columns import SYSTEM_TABLES
 from penstock.errors import PenstockError, error
@@ -61,7 +61,7 @@ def subscribe(session: Session, name: str, from_cycle: int | None, changes: bool
     """Push of a query's results, from the current answer on or from a kept cycle on."""
     definition = session.definition(name)
     session.wait_for_query(definition)
-    return SelectSubscription(session.standing, name, from_cycle, changes)
+    return Subscription(session.standing, name, from_cycle, changes)
 
 
 def plan_of(session: Session, select: st.Select, standing: bool, state: CatalogState | None = None) -> Plan:
