@@ -37,7 +37,7 @@ from penstock.views.next_edge import next_edge
 from penstock.views.query_state import is_finished
 from penstock.views.results import Result
 from penstock.views.retention import now_at, still_read, trim
-from penstock.views.window_history import WindowHistory, WindowsAt
+from penstock.views.window_history import WindowHistory
 
 _log = logging.getLogger("penstock.queries")
 QUERIES_PER_TRIM = 2000
@@ -192,7 +192,6 @@ class StandingQueries:
                 record.cycle,
                 record.end,
                 store.window_index.nows.at(record.cycle, store.state, store.newest),
-                WindowsAt(self.windows, record.cycle),
                 {query_id: self._join_mark(query_id) for query_id in store.window_index.joins},
                 resample_marks(store),
             )
@@ -303,7 +302,7 @@ class StandingQueries:
 
     def query_at(self, query: QueryDefinition, mark: Mark) -> tuple[QueryAt, AnyWindow]:
         """A query that kernels run, and its window at a kept cycle; cycle_gone where it had no answer there."""
-        window = mark.windows.get(query.id)
+        window = self.windows.at(query.id, mark.cycle)
         if window is None:
             raise error("cycle_gone", cycle=mark.cycle, oldest=f"{self.answers_from(query.id)}, for this query")
         return QueryAt(query.id, query.name, self.store.answers[query.id], mark), window

@@ -44,7 +44,7 @@ def read_join(views: AnswerOwner, name: str, mark: Mark | None = None) -> JoinAt
         assert mark is not None
         before = views.feed.mark(mark.cycle - 1) if mark.cycle > views.feed.oldest() else mark
         # A join shows the results of its history at once: no later cycle is needed.
-        mark = before if before.windows.get(query_id) is not None else mark
+        mark = before if views.windows.at(query_id, before.cycle) is not None else mark
         return join_at(views, QueryAt(query_id, name, answer, mark), expect(JoinWindows, answer.window))
 
 
