@@ -107,7 +107,7 @@ def _analyzed(session: Session, plan: SparkPlan, asked: AggregatePlan | None) ->
         count, cycle, seconds = rolled.table.num_rows, rolled.cycle, time.monotonic() - began
         told = ["answered from a rollup and the log", *rolled.notices]
     else:
-        with session.statements.heavy_turn():
+        with session.statements.turn("heavy"):
             found, reason = answer_once(session, plan)
             told = [f"answered by Spark SQL, because {reason}"] if reason is not None else []
         count, cycle, seconds = found.table.num_rows, found.cycle, found.seconds

@@ -63,10 +63,6 @@ def check_statements(statements: Iterable[st.Statement], users: Users, audit: Au
             raise statement.point(failure) from None
 
 
-def changes_something(statement: st.Statement) -> bool:
-    return not isinstance(statement, READ)
-
-
 _ACTIONS = {
     "BadQuery": "CREATE QUERY",
     "DescribeQuery": "ALTER QUERY",

@@ -206,7 +206,7 @@ def _planned(
     tables, queries, functions = reads_of(plan, state)
     if evaluated_by_spark(plan) and plan.spark is not None:
         session.wait_for_own_writes()
-        with session.statements.heavy_turn():
+        with session.statements.turn("heavy"):
             session.evaluator.admit(plan.spark, coming)
     if plan.window_join is not None:
         check_join_fits(plan.window_join, session.folder.log, session.settings)
