@@ -6,7 +6,6 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
-import orjson
 import pyarrow as pa
 
 from penstock.catalog.catalog import Catalog
@@ -18,9 +17,9 @@ from penstock.expr.user_functions import check_function
 from penstock.sensors.registry import check_addresses, validate_connector, validate_table
 from penstock.sql import statements as st
 from penstock.sql.definitions import bind_add_column, bind_create_function, bind_create_stream_type, bind_create_table
-from penstock.sql.plan import plan_to_json
 from penstock.sql.rollups import bind_create_rollup
 from penstock.sql.row_changes import bind_delete, bind_insert, bind_update
+from penstock.statements.query_statements import stored
 from penstock.statements.session import Session, done, matching
 from penstock.streams.log.segments import list_what_is_there
 from penstock.streams.maintenance import own_now
@@ -115,15 +114,9 @@ def create_rollup(session: Session, statement: st.CreateRollup) -> Result:
     found, plan = bind_create_rollup(statement, state)
     if len(state.rollups) >= ROLLUPS_MAX:
         raise error("limit_reached", detail=f"this server keeps at most {ROLLUPS_MAX} rollups", hint="drop some")
-    body = plan_to_json(plan)
-    try:
-        orjson.dumps([[[body]]])  # an entry has it in its body
-    except TypeError:
-        raise error("syntax_error", detail="the question is nested too deeply") from None
     since_us = _all_there_since(session, state.tables_by_id[found.table_id])
-    session.catalog.create_rollup(
-        replace(found, stored_plan=plan_text(body), since_us=since_us), statement.if_not_exists
-    )
+    rollup = replace(found, stored_plan=plan_text(stored(plan)), since_us=since_us)
+    session.catalog.create_rollup(rollup, statement.if_not_exists)
     return done("CREATE ROLLUP")
 
 
