@@ -63,8 +63,7 @@ async def show_all(request: Request) -> None:
         nothing.set_visibility(not total)
         told.set_text(f"the {len(rows)} costliest of {total:,}" if len(rows) < total and not search.value else "")
 
-    await refresh()
-    refresh_every(1.0, refresh)
+    await refresh_every(1.0, refresh)
 
 
 def _rows(database: Database, wanted: str) -> tuple[list[dict[str, Any]], int]:
@@ -119,9 +118,8 @@ async def show_one(request: Request, name: str) -> None:
             empty(problem.message)
             return
         view = _View(definition, head)
-        await view.refresh()
         await view.tell_changes()
-    refresh_every(LIVE_EVERY_S, view.refresh)
+    await refresh_every(LIVE_EVERY_S, view.refresh)
 
 
 class _View:

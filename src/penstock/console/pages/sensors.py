@@ -43,8 +43,7 @@ async def show(request: Request) -> None:
         rows = [_row(table, moment) for table in console().database.tables() if table["stream"]]
         show_rows(tables, rows, nothing)
 
-    await refresh()
-    refresh_every(1.0, refresh)
+    await refresh_every(1.0, refresh)
 
 
 def _row(table: dict[str, Any], moment: ServerStatus) -> dict[str, Any]:
