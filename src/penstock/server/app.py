@@ -166,7 +166,6 @@ class Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, lifecycle: Lifecycle) -> None:
         super().__init__(config)
         self._lifecycle = lifecycle
-        self.stop_asked = asyncio.Event()
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -177,7 +176,6 @@ class Server(uvicorn.Server):
         """Called on the event loop."""
         self.force_exit = self.should_exit
         self.should_exit = True
-        self.stop_asked.set()
         self._lifecycle.closing.set()
 
 
