@@ -24,7 +24,6 @@ SECRET_SHOWS = frozenset({"users", "tokens"})
 
 
 def needed_role(statement: st.Statement) -> Role:
-    """The role that a statement needs."""
     if isinstance(statement, st.Show) and statement.what in SECRET_SHOWS:
         return "admin"
     if isinstance(statement, st.Drop) and statement.kind == "query":

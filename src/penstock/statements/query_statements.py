@@ -303,7 +303,6 @@ def _is_about(failure: PenstockError, name: str) -> bool:
 def notices_of(
     standing: StandingQueries, name: str, plan: Plan, strategy: str | None, state: CatalogState
 ) -> tuple[str, ...]:
-    """All notices about a query."""
     found = (beyond_retention(standing, name, plan, state), strategy_unheeded(name, plan, strategy))
     return tuple(notice for notice in found if notice is not None)
 

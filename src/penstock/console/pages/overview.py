@@ -21,7 +21,6 @@ HISTORY_S, RECENT_S = 300, 5
 
 
 async def show(request: Request) -> None:
-    """The page."""
     moment = await console().status_cache.current()
     with frame("Overview", "", request):
         if not moment.status["tables"]:
@@ -160,7 +159,6 @@ BEGIN (NOW - 10 MINUTES) END (NOW)"""
 
 
 def _welcome() -> None:
-    """Fills the page."""
     with card("Welcome to Penstock"):
         ui.label(
             "There are no sensors here yet. See it at work with a plant of 60 simulated gas probes,"

@@ -44,7 +44,6 @@ _COLUMNS = [
 
 
 async def show_all(request: Request) -> None:
-    """The page of all queries."""
     with frame("Queries", "queries", request) as head:
         with head:
             new = ui.button("New query", icon="add", on_click=lambda: go_to("ask"))
@@ -110,7 +109,6 @@ LIVE_EVERY_S = 0.5
 
 
 async def show_one(request: Request, name: str) -> None:
-    """The page of one query."""
     with frame(name, "queries", request) as head:
         try:
             definition = console().database.definition(name)

@@ -29,7 +29,6 @@ _COLUMNS = [
 
 
 async def show(request: Request) -> None:
-    """The page."""
     with frame("Sensors", "sensors", request) as head:
         dialog = NewTableDialog()
         with head:

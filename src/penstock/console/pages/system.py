@@ -36,7 +36,6 @@ _ERRORS = [column("where"), column("what", sortable=False), column("count", righ
 
 
 async def show(request: Request) -> None:
-    """The page."""
     with frame("System", "system", request):
         view = _View()
     await refresh_every(2.0, view.refresh)

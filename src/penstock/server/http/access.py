@@ -119,12 +119,10 @@ def client_name(caller: Caller) -> str:
 
 
 def listed_origins(settings: Settings) -> frozenset[str]:
-    """The origins that the setting opens the API to."""
     return frozenset(origin.strip().rstrip("/") for origin in settings.cors_origins.split(",") if origin.strip())
 
 
 def session_cookie(headers: Headers, name: str) -> str | None:
-    """The session in the Cookie header."""
     return cookie_parser(headers.get("cookie", "")).get(name)
 
 
