@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
 from penstock.catalog.catalog import Catalog
+from penstock.catalog.definition_checks import missing
 from penstock.catalog.model import Table, plan_text
-from penstock.errors import PenstockError, error, suggest
+from penstock.errors import PenstockError, error
 from penstock.expr.evaluate import evaluate, evaluate_mask
 from penstock.expr.expression import Expr
 from penstock.expr.user_functions import check_function
@@ -88,20 +89,10 @@ def drop(session: Session, statement: st.Drop) -> Result:
 
 def _point_at_missing(catalog: Catalog, statement: st.Drop) -> None:
     """Of several names the caret stands under the one that is not there."""
-    state = catalog.state
-    names: dict[str, Collection[str]] = {
-        "table": state.tables,
-        "stream_type": state.stream_types,
-        "function": state.functions,
-        "query": state.queries,
-        "rollup": state.rollups,
-        "sink": state.sinks,
-    }
-    known = names[statement.kind]
+    known = catalog.named(statement.kind)
     for name, at in zip(statement.names, statement.names_at, strict=True):
         if name not in known:
-            missing = error(f"{statement.kind}_not_found", **{statement.kind: name}, hint=suggest(name, known))
-            raise statement.source.point(missing, at)
+            raise statement.source.point(missing(statement.kind, name, known), at)
 
 
 ROLLUPS_MAX = 100
