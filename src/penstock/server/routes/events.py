@@ -126,7 +126,7 @@ def _start_cycle(last_event_id: str | None, from_cycle: int | None) -> int | Non
 
 
 class EventResponse(StreamingResponse):
-    """The stream of one subscriber, whose place it gives back however the stream ends."""
+    """The stream of one subscriber. Its place is given back however the stream ends."""
 
     def __init__(self, place: SubscriberPlace, context: Context) -> None:
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
