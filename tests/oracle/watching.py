@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from penstock.answers.subscription import SelectSubscription
+from penstock.answers.subscription import Subscription
 from penstock.cycle.commits import CommitRecord
 from penstock.database.database import Database
 from penstock.errors import PenstockError
@@ -32,7 +32,7 @@ class Follower:
 
     name: str
     changes: bool
-    subscription: SelectSubscription
+    subscription: Subscription
     seen: int = 0  # the last cycle it has been told about; 0 before the first answer
     held: Answer = field(default_factory=Counter)  # what replaying the changes gives
     knowledge: Knowledge | None = None  # of a plain one, since it subscribed
@@ -187,9 +187,9 @@ class WatchingRig(Rig):
 
     # -- subscribers
 
-    def _subscribe(self, name: str, from_cycle: int | None, changes: bool) -> SelectSubscription:
+    def _subscribe(self, name: str, from_cycle: int | None, changes: bool) -> Subscription:
         # Not by the database's own method, which waits for definitions that this story has not come to.
-        return SelectSubscription(self.db.standing, name, from_cycle, changes)
+        return Subscription(self.db.standing, name, from_cycle, changes)
 
     def _greet(self) -> None:
         followed = {follower.name for follower in self.followers}

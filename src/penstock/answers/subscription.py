@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -16,36 +15,8 @@ from penstock.views.results import Event
 from penstock.views.standing_queries import StandingQueries
 
 
-class Subscription(Protocol):
-    """One subscriber. `next` waits for the next event; None where none came in time.
-
-    `next` raises query_not_found once the query was dropped and everything before that was delivered. `on_ready` has a callback
-    called, from any thread, whenever `next(0)` may have something new to say: a thousand subscribers wait without a thread each.
-    """
-
-    @property
-    def cycle(self) -> int:
-        """Everything up to this cycle was given, rows or none."""
-
-    def next(self, timeout_s: float) -> Event | None: ...
-
-    def on_ready(self, callback: Callable[[], None]) -> None: ...
-
-    @property
-    def may_skip_cycles(self) -> bool:
-        """Whether `skip_cycles` has an effect."""
-
-    def skip_cycles(self) -> None:
-        """Have the next event tell the change since the last one at the newest cycle, without the cycles in between.
-
-        No pane is missed: where one has left the window meanwhile, the event is of the last cycle that had it.
-        """
-
-    def close(self) -> None: ...
-
-
-class SelectSubscription:
-    """A subscriber to a query of the shared pass.
+class Subscription:
+    """One subscriber to a query.
 
     Plain: the current answer, then every row that enters, once. With changes: net changes per cycle with `op`.
     `from_cycle` n skips the current answer and begins with what cycle n brought.
@@ -69,15 +40,21 @@ class SelectSubscription:
             self._begin_at(from_cycle)
 
     def on_ready(self, callback: Callable[[], None]) -> None:
+        """Call back, from any thread, whenever `next(0)` may have an event: a thousand subscribers wait without a thread each."""
         self._callbacks.append(callback)
         self._feed.listen(callback)
         callback()
 
     @property
     def may_skip_cycles(self) -> bool:
+        """Whether `skip_cycles` has an effect."""
         return self._before is not None and self._before.stretch is not None
 
     def skip_cycles(self) -> None:
+        """Have the next event tell the change since the last one at the newest cycle, without the cycles in between.
+
+        No pane is missed: where one has left the window meanwhile, the event is of the last cycle that had it.
+        """
         self._skips = self.may_skip_cycles
 
     def _is_closed(self) -> bool:
@@ -99,9 +76,11 @@ class SelectSubscription:
 
     @property
     def cycle(self) -> int:
+        """Everything up to this cycle was given, rows or none."""
         return self._before.cycle if self._before is not None else 0
 
     def next(self, timeout_s: float) -> Event | None:
+        """Wait for the next event; None where none came in time. Raises query_not_found after the last one of a dropped query."""
         deadline = time.monotonic() + timeout_s
         if self._is_closed():
             return None

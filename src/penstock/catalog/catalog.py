@@ -122,7 +122,8 @@ class Catalog:
                     # The definition stands; a listener that fails must not make it look as if it did not.
                     _log.exception("after journal entry %s", entry.pos)
 
-    def _named(self, kind: str) -> Mapping[str, object]:
+    def named(self, kind: str) -> Mapping[str, object]:
+        """All definitions of a kind, by name."""
         known: Mapping[str, Mapping[str, object]] = {
             "table": self.state.tables,
             "stream_type": self.state.stream_types,
@@ -142,7 +143,7 @@ class Catalog:
     def _exists(self, kind: str, name: str, tolerated: bool = False) -> bool:
         """Whether there is one of that kind and name already, if that is tolerated. Relations share their names."""
         for other in (kind, *(_RELATIONS if kind in _RELATIONS else ())):
-            if name in self._named(other):
+            if name in self.named(other):
                 if tolerated and other == kind:
                     return True
                 raise error("already_exists", kind=other.replace("_", " "), name=name)
@@ -356,7 +357,7 @@ class Catalog:
     def drop_many(self, kind: str, names: Sequence[str], cascade: bool = False, if_exists: bool = False) -> list[str]:
         """All of them with one sync, or none; users that are dropped themselves hold nothing up."""
         with self._lock:
-            known = self._named(kind)
+            known = self.named(kind)
             for name in names:
                 if name not in known and not if_exists:
                     raise missing(kind, name, known)

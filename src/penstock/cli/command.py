@@ -40,22 +40,19 @@ Token = Annotated[str, typer.Option("--token", envvar="PENSTOCK_TOKEN", help="Th
 _EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
 
 
-def local_server() -> tuple[str, str, str]:
-    """Address, token and certificate of the server that `penstock serve` would start here, by PENSTOCK_* and penstock.toml."""
-    settings = load_settings()
-    scheme = "https" if settings.tls_certificate else "http"
-    host = _EVERYWHERE.get(settings.host, settings.host)
-    return f"{scheme}://{host}:{settings.port}", settings.token, settings.tls_certificate
-
-
 @contextmanager
 def connected(url: str, token: str) -> Iterator[Connection]:
-    """A connection; its errors end the command with a clear message and status 1."""
+    """A connection; its errors end the command with a clear message and status 1.
+
+    Without `url` it goes to the server that `penstock serve` would start here, by PENSTOCK_* and penstock.toml.
+    """
     with reported():
-        local_url, local_token, local_certificate = local_server()
-        ca = os.environ.get("PENSTOCK_CA") or (local_certificate if not url else "") or None
+        local = load_settings()
+        ca = os.environ.get("PENSTOCK_CA") or (local.tls_certificate if not url else "") or None
+        scheme, host = "https" if local.tls_certificate else "http", _EVERYWHERE.get(local.host, local.host)
+        url = url or f"{scheme}://{host}:{local.port}"
         user = os.environ.get("PENSTOCK_USER")
-        with Connection(url or local_url, token or local_token or None, user=user, ca=ca) as connection:
+        with Connection(url, token or local.token or None, user=user, ca=ca) as connection:
             yield connection
 
 

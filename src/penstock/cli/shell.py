@@ -18,10 +18,10 @@ from prompt_toolkit.history import FileHistory
 from prompt_toolkit.lexers import PygmentsLexer
 
 from penstock.cli.command import Format, print_answer, show
-from penstock.cli.statement_runner import is_blank, run_script, run_statement, split_statements
+from penstock.cli.statement_runner import is_blank, read_script, run_script, run_statement, split_statements
 from penstock.cli.status import print_status
 from penstock.client import Answer, Connection
-from penstock.errors import PenstockError, error
+from penstock.errors import PenstockError
 from penstock.sql.completions import KEYWORDS, SYSTEM_TABLES
 
 _SECRET = re.compile(r"\bPASSWORD\b", re.IGNORECASE)
@@ -189,19 +189,12 @@ def run_helper(line: str, connection: Connection, format: Format) -> Format | No
         case "\\f" | "\\format" if argument in set(Format):
             return Format(argument)
         case "\\i" if argument:
-            run_script(connection, _read(Path(argument)), format, origin=argument)
+            run_script(connection, read_script(Path(argument)), format, origin=argument)
         case "\\status":
             print_status(connection.status())
         case _:
             return None
     return format
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text()
-    except OSError as problem:
-        raise error("invalid_parameter", detail=f"cannot read {path}: {problem.strerror}") from None
 
 
 def _overview(connection: Connection) -> list[dict[str, Any]]:

@@ -9,8 +9,7 @@ from typing import Annotated
 import typer
 
 from penstock.cli.command import AskedFormat, Token, Url, choose_format, connected
-from penstock.cli.statement_runner import run_script
-from penstock.errors import error
+from penstock.cli.statement_runner import read_script, run_script
 
 
 def sql(
@@ -28,7 +27,7 @@ def sql(
     chosen = choose_format(format)
     with connected(url, token) as connection:
         scripts: list[tuple[str | None, str]] = [(None, text) for text in command or []]
-        scripts += [(str(path), _read(path)) for path in [*(file or []), *(files or [])]]
+        scripts += [(str(path), read_script(path)) for path in [*(file or []), *(files or [])]]
         if not scripts and not sys.stdin.isatty():
             scripts = [("stdin", sys.stdin.read())]
         if scripts:
@@ -38,10 +37,3 @@ def sql(
         from penstock.cli.shell import Shell
 
         Shell(connection, chosen, timeout_s=timeout).run()
-
-
-def _read(path: Path) -> str:
-    try:
-        return sys.stdin.read() if str(path) == "-" else path.read_text()
-    except (OSError, UnicodeDecodeError) as problem:
-        raise error("invalid_parameter", detail=f"cannot read {path}: {problem}") from None

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import typer
 
 from penstock.cli.command import Format, LivePrinter, print_answer
 from penstock.client import Connection
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, error
 
 # What a semicolon inside of does not end a statement. An opening without its end runs to the end of the text.
 _PIECES = re.compile(
@@ -133,6 +135,15 @@ def run_statement(connection: Connection, statement: str, format: Format, timeou
         # The server says where, this side knows the text.
         problem.sql = statement
         raise
+
+
+def read_script(path: Path) -> str:
+    """The text of a file; - is stdin."""
+    try:
+        return sys.stdin.read() if str(path) == "-" else path.read_text()
+    except (OSError, UnicodeDecodeError) as problem:
+        why = problem.strerror if isinstance(problem, OSError) else problem
+        raise error("invalid_parameter", detail=f"cannot read {path}: {why}") from None
 
 
 def run_script(

@@ -6,7 +6,6 @@ the server can refuse the odd one by its index instead of all.
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -73,11 +72,10 @@ def send(transport: Transport, table: str, batch: PushBatch, key: str, retry_for
             return reply
         except PenstockError as problem:
             failures += 1
-            pause_s = BACK_OFF.pause_s(failures)
+            pause_s = BACK_OFF.spread_s(failures)  # many senders do not come back in one moment
             if problem.condition not in RETRY_CONDITIONS or time.monotonic() + pause_s > deadline:
                 raise
-        # Spread over time, so that many senders do not come back in one moment.
-        time.sleep(pause_s * random.uniform(0.5, 1.5))
+        time.sleep(pause_s)
 
 
 def quote(name: str) -> str:

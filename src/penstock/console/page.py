@@ -236,17 +236,15 @@ def _theme_button(dark: ui.dark_mode, where: str) -> None:
     show()
 
 
-def refresh_every(seconds: float, work: Callable[[], Awaitable[None]]) -> None:
-    """Call now and then again and again while the page is open, one call at a time; a hidden page costs nothing."""
-    busy = False
+async def refresh_every(seconds: float, work: Callable[[], Awaitable[None]]) -> None:
+    """Fill a page, then again and again while it is open, one call at a time; a hidden page costs nothing."""
     failed = False
     client: Client = context.client
 
     async def tick() -> None:
-        nonlocal busy, failed
-        if busy or not client.has_socket_connection:
+        nonlocal failed
+        if not client.has_socket_connection:
             return
-        busy = True
         try:
             console().caller()
             await work()
@@ -255,11 +253,9 @@ def refresh_every(seconds: float, work: Callable[[], Awaitable[None]]) -> None:
             if problem.condition == "unauthorized":
                 timer.cancel()
                 ui.navigate.reload()
-                return
-            if not failed:
+            elif not failed:
                 _log.info("a page could not be brought up to date: %s", problem)
             failed = True
-        finally:
-            busy = False
 
-    timer = ui.timer(seconds, tick, immediate=True)
+    await work()
+    timer = ui.timer(seconds, tick)

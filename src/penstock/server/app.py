@@ -14,7 +14,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
@@ -166,7 +165,6 @@ class Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, lifecycle: Lifecycle) -> None:
         super().__init__(config)
         self._lifecycle = lifecycle
-        self.stop_asked = asyncio.Event()
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -177,7 +175,6 @@ class Server(uvicorn.Server):
         """Called on the event loop."""
         self.force_exit = self.should_exit
         self.should_exit = True
-        self.stop_asked.set()
         self._lifecycle.closing.set()
 
 
@@ -264,16 +261,13 @@ def url_of(listener: socket.socket, tls: bool = False) -> str:
 @contextmanager
 def _signals(loop: asyncio.AbstractEventLoop, server: Server) -> Iterator[None]:
     """Ours from the first second on: Ctrl-C while Spark starts must stop Spark too."""
-
-    def handle(_: int, __: FrameType | None) -> None:
-        loop.call_soon_threadsafe(server.ask_to_stop)
-
-    before = {number: signal.signal(number, handle) for number in SIGNALS}
+    for number in SIGNALS:
+        loop.add_signal_handler(number, server.ask_to_stop)
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number in SIGNALS:
+            loop.remove_signal_handler(number)
 
 
 def _print_progress(step: str) -> None:

@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from penstock.catalog.model import Sink
 from penstock.errors import error, suggest
 from penstock.sensors.options import read_options
 from penstock.sinks import files, mqtt, postgres, webhook
 from penstock.sinks.base import Kind
-from penstock.types import Field
 
 KINDS = {kind.name: kind for kind in (webhook.KIND, files.KIND, mqtt.KIND, postgres.KIND)}
-
-
-def find_kind(name: str) -> Kind:
-    found = KINDS.get(name.lower())
-    if found is None:
-        hint = suggest(name, KINDS) or "there are " + ", ".join(KINDS)
-        raise error("sink_kind_not_found", kind=name, hint=hint)
-    return found
 
 
 def parse_options(kind: Kind, options: Mapping[str, str]) -> dict[str, Any]:
@@ -28,15 +18,10 @@ def parse_options(kind: Kind, options: Mapping[str, str]) -> dict[str, Any]:
     return read_options(kind.name, kind.options, False, options)
 
 
-def kind_of(sink: Sink) -> tuple[Kind, dict[str, Any]]:
-    """A sink's kind, and its options as values."""
-    kind = find_kind(sink.kind)
-    return kind, parse_options(kind, sink.options)
-
-
-def check_sink(name: str, options: Mapping[str, str], columns: Sequence[Field]) -> Kind:
-    """Everything that can be said before a sink is opened: for CREATE SINK."""
-    kind = find_kind(name)
-    parsed = parse_options(kind, options)
-    kind.check(columns, parsed)
-    return kind
+def read_kind(name: str, options: Mapping[str, str]) -> tuple[Kind, dict[str, Any]]:
+    """The kind of that name, and its options as values."""
+    kind = KINDS.get(name.lower())
+    if kind is None:
+        hint = suggest(name, KINDS) or "there are " + ", ".join(KINDS)
+        raise error("sink_kind_not_found", kind=name, hint=hint)
+    return kind, parse_options(kind, options)

@@ -17,6 +17,7 @@ from typing import Protocol
 import orjson
 import pyarrow as pa
 
+from penstock.answers.subscription import Subscription
 from penstock.damage import damage_of
 from penstock.errors import PenstockError
 from penstock.sinks.base import SinkBatch
@@ -118,21 +119,10 @@ CHUNK_BYTES = 8 << 20
 SKIPPED_AT_ONCE = 1000
 
 
-class SinkSubscription(Protocol):
-    """A subscription. `cycle`: everything up to it was given, rows or none."""
-
-    @property
-    def cycle(self) -> int: ...
-
-    def next(self, timeout_s: float) -> Event | None: ...
-
-    def close(self) -> None: ...
-
-
 class Queries(Protocol):
     """What sinks need of the standing queries; `queries` brings it."""
 
-    def subscribe(self, name: str, from_cycle: int | None, changes: bool) -> SinkSubscription: ...
+    def subscribe(self, name: str, from_cycle: int | None, changes: bool) -> Subscription: ...
 
     def answer(self, name: str) -> Event:
         """The whole answer as of the last cycle."""
@@ -146,7 +136,7 @@ class _Subscriber:
     def __init__(self, queries: Queries, query: str) -> None:
         self._queries = queries
         self._query = query
-        self._source: SinkSubscription | None = None
+        self._source: Subscription | None = None
         self._at: int | None = None
         self.gaps = 0
 
@@ -242,7 +232,7 @@ class Reader(_Subscriber):
         self._at = event.cycle
         return SinkBatch(event.cycle, event.now_us, event.table, whole)
 
-    def _subscribe(self) -> SinkSubscription:
+    def _subscribe(self) -> Subscription:
         last = self._queries.last_cycle()
         if self._at is not None and self._at > last:
             self._miss(f"the data folder is at cycle {last}, before what was delivered")

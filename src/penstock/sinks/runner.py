@@ -34,7 +34,7 @@ from penstock.services import Service
 from penstock.settings import Settings
 from penstock.sinks.base import Outlet, Place, SinkBatch
 from penstock.sinks.files import Files
-from penstock.sinks.registry import kind_of
+from penstock.sinks.registry import read_kind
 from penstock.sinks.result_reader import AnswerReader, Backlog, Queries, Reader
 from penstock.streams.log.atomic_file import make_folder, store, sweep
 
@@ -150,7 +150,7 @@ class SinkFollower:
             self._deliver(reader, self._position, self._batch)
 
     def _open_reader(self, position: Position) -> Reader | AnswerReader:
-        kind, options = kind_of(self.sink)
+        kind, options = read_kind(self.sink.kind, self.sink.options)
         if kind.answers(options):
             self._reader = AnswerReader(self._queries, self.sink.query)
             return self._reader
@@ -171,7 +171,7 @@ class SinkFollower:
 
     def _open_outlet(self) -> Outlet:
         if self._outlet is None:
-            kind, options = kind_of(self.sink)
+            kind, options = read_kind(self.sink.kind, self.sink.options)
             self._outlet = kind.open(self._place, options)
         return self._outlet
 
@@ -348,7 +348,7 @@ class SinkRunner:
             follower = self._followers.get(sink.id)
         described: dict[str, Any] = {"name": sink.name, "query": sink.query, "kind": sink.kind, "owner": sink.owner}
         with contextlib.suppress(PenstockError):  # made by a version that knew more; its follower says so
-            kind, options = kind_of(sink)
+            kind, options = read_kind(sink.kind, sink.options)
             described |= {"target": kind.target(options), "promise": kind.promise}
         shown = ", ".join(f"{name} = '{value}'" for name, value in shown_options(sink.options, PLAIN_KEY).items())
         told = follower.facts() if follower is not None else {"state": "STARTING"}

@@ -11,30 +11,29 @@ from penstock.clock import format_timestamp
 from penstock.clock_guard import GuardedClock, clock_status
 from penstock.errors import PenstockError
 from penstock.sql import statements as st
-from penstock.sql import statements as us
 from penstock.statements.session import Session, done, rows_of
 from penstock.views.results import Result
 
 
-def create_user(session: Session, statement: us.CreateUser) -> Result:
+def create_user(session: Session, statement: st.CreateUser) -> Result:
     users = session.users
     notices = () if users.required else ("from now on every client has to sign in or send a token",)
     users.create_user(statement.name, statement.role, statement.password, statement.if_not_exists)
     return done("CREATE USER", notices)
 
 
-def alter_user(session: Session, statement: us.AlterUser) -> Result:
+def alter_user(session: Session, statement: st.AlterUser) -> Result:
     session.users.alter_user(statement.name, statement.role, statement.password)
     return done("ALTER USER")
 
 
-def create_token(session: Session, statement: us.CreateToken) -> Result:
+def create_token(session: Session, statement: st.CreateToken) -> Result:
     text = session.users.create_token(statement.name, statement.role, statement.owner, statement.expires_us)
     shown = rows_of(("name", "token"), [(statement.name, text)])
     return replace(shown, notices=("this token is shown once; keep it where only its user can read it",))
 
 
-def drop_accounts(session: Session, statement: us.DropAccounts) -> Result:
+def drop_accounts(session: Session, statement: st.DropAccounts) -> Result:
     drop = session.users.drop_user if statement.kind == "user" else session.users.drop_token
     for name, at in zip(statement.names, statement.names_at, strict=True):
         try:

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import orjson
 import pyarrow as pa
 
 from penstock.catalog.catalog import Catalog
+from penstock.catalog.definition_checks import missing
 from penstock.catalog.model import Table, plan_text
-from penstock.errors import PenstockError, error, suggest
+from penstock.errors import PenstockError, error
 from penstock.expr.evaluate import evaluate, evaluate_mask
 from penstock.expr.expression import Expr
 from penstock.expr.user_functions import check_function
 from penstock.sensors.registry import check_addresses, validate_connector, validate_table
 from penstock.sql import statements as st
 from penstock.sql.definitions import bind_add_column, bind_create_function, bind_create_stream_type, bind_create_table
-from penstock.sql.plan import plan_to_json
 from penstock.sql.rollups import bind_create_rollup
 from penstock.sql.row_changes import bind_delete, bind_insert, bind_update
+from penstock.statements.query_statements import stored
 from penstock.statements.session import Session, done, matching
 from penstock.streams.log.segments import list_what_is_there
 from penstock.streams.maintenance import own_now
@@ -89,20 +89,10 @@ def drop(session: Session, statement: st.Drop) -> Result:
 
 def _point_at_missing(catalog: Catalog, statement: st.Drop) -> None:
     """Of several names the caret stands under the one that is not there."""
-    state = catalog.state
-    names: dict[str, Collection[str]] = {
-        "table": state.tables,
-        "stream_type": state.stream_types,
-        "function": state.functions,
-        "query": state.queries,
-        "rollup": state.rollups,
-        "sink": state.sinks,
-    }
-    known = names[statement.kind]
+    known = catalog.named(statement.kind)
     for name, at in zip(statement.names, statement.names_at, strict=True):
         if name not in known:
-            missing = error(f"{statement.kind}_not_found", **{statement.kind: name}, hint=suggest(name, known))
-            raise statement.source.point(missing, at)
+            raise statement.source.point(missing(statement.kind, name, known), at)
 
 
 ROLLUPS_MAX = 100
@@ -115,15 +105,9 @@ def create_rollup(session: Session, statement: st.CreateRollup) -> Result:
     found, plan = bind_create_rollup(statement, state)
     if len(state.rollups) >= ROLLUPS_MAX:
         raise error("limit_reached", detail=f"this server keeps at most {ROLLUPS_MAX} rollups", hint="drop some")
-    body = plan_to_json(plan)
-    try:
-        orjson.dumps([[[body]]])  # an entry has it in its body
-    except TypeError:
-        raise error("syntax_error", detail="the question is nested too deeply") from None
     since_us = _all_there_since(session, state.tables_by_id[found.table_id])
-    session.catalog.create_rollup(
-        replace(found, stored_plan=plan_text(body), since_us=since_us), statement.if_not_exists
-    )
+    rollup = replace(found, stored_plan=plan_text(stored(plan)), since_us=since_us)
+    session.catalog.create_rollup(rollup, statement.if_not_exists)
     return done("CREATE ROLLUP")
 
 

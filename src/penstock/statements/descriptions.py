@@ -65,7 +65,6 @@ def as_told(facts: dict[str, Any]) -> dict[str, Any]:
 
 
 def describe_query(session: Session, definition: QueryDefinition) -> dict[str, Any]:
-    """One of them."""
     with session.standing.locked() as store:
         return _describe_query(session, definition, store.answers.get(definition.id))
 

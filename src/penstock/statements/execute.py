@@ -47,7 +47,7 @@ class Executor:
             position, plan = self._plans.get(sql) or (None, None)
         if not params and plan is not None and position == self._session.catalog.state.position:
             self._session.statements.next_step(sql)
-            with self._session.statements.light_turn():
+            with self._session.statements.turn("light"):
                 return self._answer_again(sql, plan)
         result = done("OK")
         on_error: st.OnError = "none"
@@ -65,7 +65,7 @@ class Executor:
                 elif isinstance(step, PROMPT):
                     result = self._run(step)
                 else:
-                    with self._session.statements.light_turn():
+                    with self._session.statements.turn("light"):
                         keep = partial(self._keep, sql) if len(steps) == 1 and not params else None
                         result = self._run_step(step, on_error, owner, keep)
             except PenstockError as failure:
@@ -95,7 +95,7 @@ class Executor:
     def _note(self, step: st.Statement | list[query_statements.Registering], outcome: str) -> None:
         """One line of the audit per change, done or refused."""
         first = step[0] if isinstance(step, list) else step
-        if permissions.changes_something(first):
+        if not isinstance(first, permissions.READ):
             names = [query.name for query in step] if isinstance(step, list) else permissions.names_of(step)
             self._session.audit.note(permissions.action_of(first), names, outcome)
 
@@ -120,7 +120,7 @@ class Executor:
         require(caller, "write", "CREATE QUERY")
         statements = self._session.statements
         try:
-            with statements.enter(f"CREATE QUERY, {len(queries)} of them", caller), statements.light_turn():
+            with statements.enter(f"CREATE QUERY, {len(queries)} of them", caller), statements.turn("light"):
                 done = query_statements.register(self._session, queries, on_error, owner or _user())
         except PenstockError as failure:
             self._session.audit.note("CREATE QUERY", [str(query["name"]) for query in queries], failure.condition)

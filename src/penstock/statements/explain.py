@@ -24,9 +24,9 @@ from penstock.statements.descriptions import as_told, describe_query
 from penstock.statements.select import answer_once, answered_from_log, asked_of_rollup, plan_of, rolled_up
 from penstock.statements.session import Session, rows_of
 from penstock.types import format_duration
+from penstock.views.answer_store import AnswerStore
 from penstock.views.query_state import NEVER
 from penstock.views.results import Result
-from penstock.views.stream_clocks import StreamClocks
 
 
 def explain(session: Session, statement: st.Explain) -> Result:
@@ -107,7 +107,7 @@ def _analyzed(session: Session, plan: SparkPlan, asked: AggregatePlan | None) ->
         count, cycle, seconds = rolled.table.num_rows, rolled.cycle, time.monotonic() - began
         told = ["answered from a rollup and the log", *rolled.notices]
     else:
-        with session.statements.heavy_turn():
+        with session.statements.turn("heavy"):
             found, reason = answer_once(session, plan)
             told = [f"answered by Spark SQL, because {reason}"] if reason is not None else []
         count, cycle, seconds = found.table.num_rows, found.cycle, found.seconds
@@ -138,23 +138,23 @@ def _kept(session: Session, name: str) -> list[str]:
         return [lines[0], *told, *lines[1:]]
 
 
-def _coverage(nows: StreamClocks, use: StreamUse) -> str | None:
+def _coverage(store: AnswerStore, use: StreamUse) -> str | None:
     """Of the sensors that pass the static conditions today, those that are silent or have ended. None before the first cycle."""
-    table = nows.state.tables_by_id.get(use.table_id)
-    if table is None or nows.offset is None:
+    table = store.state.tables_by_id.get(use.table_id)
+    if table is None or store.offset is None:
         return None
-    rows = nows.state.rows(table.id)
+    rows = store.state.rows(table.id)
     current = rows.current()
     sids = current.column("_sid").to_numpy()[evaluate_static(use.static_predicate, current)]
     # A sensor with a changed static row sent readings under another version: its newest cycle counts.
-    heard = nows.heard.get(table.id, np.empty(0, np.int64))
+    heard = store.heard.get(table.id, np.empty(0, np.int64))
     owners = rows.sids[: len(heard)]
     latest = np.full(int(max(sids.max(initial=-1), owners.max(initial=-1))) + 1, NEVER, np.int64)
     np.maximum.at(latest, owners, heard[: len(owners)])
     times = latest[sids]
-    ended = np.isin(sids, list(nows.state.ended(table.id)))
+    ended = np.isin(sids, list(store.state.ended(table.id)))
     never = ~ended & (times == NEVER)
-    silent = ~ended & ~never & (nows.offset.now_us - times > table.options.idle_us)
+    silent = ~ended & ~never & (store.offset.now_us - times > table.options.idle_us)
     idle = f"silent for more than {format_duration(table.options.idle_us)}"
     parts = ((never, "without readings"), (silent, idle), (ended, "ended"))
     missing = ", ".join(f"{np.count_nonzero(mask)} {words}" for mask, words in parts if mask.any())

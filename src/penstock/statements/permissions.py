@@ -24,7 +24,6 @@ SECRET_SHOWS = frozenset({"users", "tokens"})
 
 
 def needed_role(statement: st.Statement) -> Role:
-    """The role that a statement needs."""
     if isinstance(statement, st.Show) and statement.what in SECRET_SHOWS:
         return "admin"
     if isinstance(statement, st.Drop) and statement.kind == "query":
@@ -61,10 +60,6 @@ def check_statements(statements: Iterable[st.Statement], users: Users, audit: Au
         except PenstockError as failure:
             audit.note(action_of(statement), names_of(statement), failure.condition)
             raise statement.point(failure) from None
-
-
-def changes_something(statement: st.Statement) -> bool:
-    return not isinstance(statement, READ)
 
 
 _ACTIONS = {

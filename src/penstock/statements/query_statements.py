@@ -206,7 +206,7 @@ def _planned(
     tables, queries, functions = reads_of(plan, state)
     if evaluated_by_spark(plan) and plan.spark is not None:
         session.wait_for_own_writes()
-        with session.statements.heavy_turn():
+        with session.statements.turn("heavy"):
             session.evaluator.admit(plan.spark, coming)
     if plan.window_join is not None:
         check_join_fits(plan.window_join, session.folder.log, session.settings)
@@ -303,7 +303,6 @@ def _is_about(failure: PenstockError, name: str) -> bool:
 def notices_of(
     standing: StandingQueries, name: str, plan: Plan, strategy: str | None, state: CatalogState
 ) -> tuple[str, ...]:
-    """All notices about a query."""
     found = (beyond_retention(standing, name, plan, state), strategy_unheeded(name, plan, strategy))
     return tuple(notice for notice in found if notice is not None)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -148,16 +148,12 @@ class RunningStatements:
             statement.cancellation.check()
             statement.cancellation.limit(statement.timeout_s)
 
-    def light_turn(self) -> AbstractContextManager[None]:
-        """The current statement needs the interpreter, and not much more."""
-        return self._turn("light")
-
-    def heavy_turn(self) -> AbstractContextManager[None]:
-        """The current statement reads the log or asks Spark. It waits until one more may; too_busy if too many wait."""
-        return self._turn("heavy")
-
     @contextmanager
-    def _turn(self, turn: Turn) -> Iterator[None]:
+    def turn(self, turn: Literal["light", "heavy"]) -> Iterator[None]:
+        """Let the current statement work, once one more may.
+
+        `light`: it needs the interpreter, and not much more. `heavy`: it reads the log or asks Spark; too_busy if too many wait.
+        """
         statement = _current.get()
         if statement is None or statement.turn in (turn, "heavy"):
             yield

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from penstock.answers.as_of import answer_as_of
-from penstock.answers.subscription import SelectSubscription, Subscription
+from penstock.answers.subscription import Subscription
 from penstock.catalog.state import CatalogState
 from penstock.catalog.system_columns import SYSTEM_TABLES
 from penstock.errors import PenstockError, error
@@ -31,7 +31,7 @@ def invoke(session: Session, name: str, as_of: int | str | AsOf | None, limit: i
     """The answer of a standing query for its window as of the last cycle, an older one, or a past time."""
     statements = session.statements
     try:
-        with statements.enter(f"SELECT * FROM {name}", current_caller() or LOCAL), statements.light_turn():
+        with statements.enter(f"SELECT * FROM {name}", current_caller() or LOCAL), statements.turn("light"):
             return _invoke(session, name, as_of, limit)
     except PenstockError as failure:
         session.damage.note_failure(failure)
@@ -47,7 +47,7 @@ def _invoke(session: Session, name: str, as_of: int | str | AsOf | None, limit: 
         as_of = parse_as_of(as_of)
     cycle = as_of.cycle if isinstance(as_of, AsOf) else as_of
     if isinstance(as_of, AsOf) and cycle is None:
-        with session.statements.heavy_turn():
+        with session.statements.turn("heavy"):
             result = answer_as_of(session.standing, session.evaluator, session.catalog, definition, as_of, limit)
     else:
         result = session.standing.invoke(name, cycle, limit)
@@ -61,7 +61,7 @@ def subscribe(session: Session, name: str, from_cycle: int | None, changes: bool
     """Push of a query's results, from the current answer on or from a kept cycle on."""
     definition = session.definition(name)
     session.wait_for_query(definition)
-    return SelectSubscription(session.standing, name, from_cycle, changes)
+    return Subscription(session.standing, name, from_cycle, changes)
 
 
 def plan_of(session: Session, select: st.Select, standing: bool, state: CatalogState | None = None) -> Plan:
@@ -102,7 +102,7 @@ def asked_of_rollup(session: Session, statement: st.Select) -> AggregatePlan | N
 def rolled_up(session: Session, asked: AggregatePlan) -> Result | None:
     """The answer with what a rollup has of readings that the log has no more; None where there is nothing of that."""
     session.wait_for_own_writes()
-    with session.statements.heavy_turn():
+    with session.statements.turn("heavy"):
         found = answer_from_rollup(session.standing, asked)
     return None if found is None else session.completeness.say(found, asked, None, session.catalog.state)
 
@@ -110,7 +110,7 @@ def rolled_up(session: Session, asked: AggregatePlan) -> Result | None:
 def answered_from_log(session: Session, asked: AggregatePlan) -> Result:
     """The answer to a question that Spark SQL cannot evaluate."""
     session.wait_for_own_writes()
-    with session.statements.heavy_turn():
+    with session.statements.turn("heavy"):
         found = answer_from_log(session.standing, asked)
     return session.completeness.say(found, asked, None, session.catalog.state)
 
@@ -118,7 +118,7 @@ def answered_from_log(session: Session, asked: AggregatePlan) -> Result:
 def answered(session: Session, plan: SparkPlan) -> Result:
     """The answer to a question that is asked once, with what was acknowledged before."""
     session.wait_for_own_writes()
-    with session.statements.heavy_turn():
+    with session.statements.turn("heavy"):
         found, _ = answer_once(session, plan)
     notices = (*found.notices, *_unobserved(session, plan, found.table))
     result = Result(found.table, cycle=found.cycle, now_us=found.now_us, notices=notices)

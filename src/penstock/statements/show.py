@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import pyarrow as pa
 
+from penstock.catalog.definition_checks import missing
 from penstock.catalog.secrets import shown_options
 from penstock.catalog.state import CatalogState
 from penstock.catalog.system_columns import SHOWN, SYSTEM_TABLES
@@ -97,8 +98,7 @@ def describe(session: Session, statement: st.Describe) -> Result:
     if columns is not None:
         return rows_of(("column", "type", "kind"), columns)
     if statement.kind is not None:
-        known: Collection[str] = state.functions if statement.kind == "function" else state.stream_types
-        raise error(f"{statement.kind}_not_found", **{statement.kind: name}, hint=suggest(name, known))
+        raise missing(statement.kind, name, session.catalog.named(statement.kind))
     raise error("table_not_found", table=name, hint=suggest(name, [*state.tables, *state.queries]))
 
 

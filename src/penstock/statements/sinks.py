@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from penstock.answers.subscription import Subscription
 from penstock.errors import PenstockError, error, suggest
-from penstock.sinks.registry import check_sink
+from penstock.sinks.registry import read_kind
 from penstock.sql import statements as st
 from penstock.sql.plan import plan_from_json
 from penstock.statements.select import subscribe
@@ -24,7 +24,8 @@ def create_sink(session: Session, statement: st.CreateSink, owner: str | None) -
     options = _options(statement)
     try:
         columns = [Field(name, type_) for name, type_ in plan_from_json(query.plan).columns]
-        kind = check_sink(statement.kind, options, columns)
+        kind, parsed = read_kind(statement.kind, options)
+        kind.check(columns, parsed)
     except PenstockError as failure:
         named = [o.at for o in statement.options if failure.message.startswith(f'option "{o.name.lower()}":')]
         raise statement.source.point(failure, named[0] if named else statement.kind_at) from None

@@ -17,7 +17,6 @@ from penstock.errors import PenstockError, error
 from penstock.sql.plan import ResamplePlan
 from penstock.views.results import Event
 from penstock.views.stream_clock_index import StreamClocksAt
-from penstock.views.window_history import WindowsAt
 
 _log = logging.getLogger("penstock.queries")
 MOST_EVENTS = 64
@@ -46,12 +45,11 @@ class ResampleMark:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """One committed cycle: its end, NOW of each valid-time stream that a query reads, windows of queries that answer."""
+    """One committed cycle: its end, NOW of each valid-time stream that a query reads, joins and queries with RESAMPLE."""
 
     cycle: int
     end: Offset
     nows: StreamClocksAt
-    windows: WindowsAt
     joins: dict[int, JoinMark] = field(default_factory=dict)
     resampled: dict[int, ResampleMark] = field(default_factory=dict)
 

@@ -14,8 +14,6 @@ from penstock.cycle.commits import CommitRecord
 from penstock.services import Service
 
 LAG_MAX = 50
-
-
 RECORDS_MAX = 8  # kept in memory; later ones are read from disk again
 _IDLE_S = 0.5
 
@@ -62,7 +60,7 @@ class Follower:
 
     def _step(self) -> float:
         with self._changed:
-            self._changed.wait_for(self._has_work, _IDLE_S)
+            self._changed.wait_for(lambda: self._waiting or self._service.stopping, _IDLE_S)
             if not self._waiting:
                 return 0.0
             first = self._waiting[0]
@@ -72,6 +70,3 @@ class Follower:
             self._waiting.popleft()
             self._changed.notify_all()
         return 0.0
-
-    def _has_work(self) -> bool:
-        return bool(self._waiting) or self._service.stopping

@@ -40,13 +40,11 @@ def next_edge(store: AnswerStore, moved: bool) -> int:
             return soonest
         if window.ends and now_us <= high < FOREVER:
             edges.append(max(high + 1, soonest))
-    if any(True for _ in _waiting_for_partners(store, now_us)):
-        return soonest
-    return min(edges, default=0)
+    return soonest if _waits_for_partners(store, now_us) else min(edges, default=0)
 
 
-def _waiting_for_partners(store: AnswerStore, now_us: int) -> Iterator[int]:
-    """Outer and anti joins with rows that still wait for a partner: after its window, such a row may be an answer."""
+def _waits_for_partners(store: AnswerStore, now_us: int) -> bool:
+    """Whether rows of an outer or anti join still wait for a partner: after its window, such a row may be an answer."""
     for query_id in store.window_index.joins:
         plan = store.answers[query_id].plan.window_join
         if plan is not None and plan.missing != "inner":
@@ -55,7 +53,8 @@ def _waiting_for_partners(store: AnswerStore, now_us: int) -> Iterator[int]:
             if table.options.time != "transaction" or times is None or upper is None:
                 continue
             if int(times.max(initial=NEVER)) + upper >= now_us:
-                yield query_id
+                return True
+    return False
 
 
 def _windows(store: AnswerStore) -> Iterator[tuple[Table, Window | None, int | None]]:

@@ -37,7 +37,7 @@ from penstock.views.next_edge import next_edge
 from penstock.views.query_state import is_finished
 from penstock.views.results import Result
 from penstock.views.retention import now_at, still_read, trim
-from penstock.views.window_history import WindowHistory, WindowsAt
+from penstock.views.window_history import WindowHistory
 
 _log = logging.getLogger("penstock.queries")
 QUERIES_PER_TRIM = 2000
@@ -192,7 +192,6 @@ class StandingQueries:
                 record.cycle,
                 record.end,
                 store.window_index.nows.at(record.cycle, store.state, store.newest),
-                WindowsAt(self.windows, record.cycle),
                 {query_id: self._join_mark(query_id) for query_id in store.window_index.joins},
                 resample_marks(store),
             )
@@ -239,12 +238,6 @@ class StandingQueries:
             operator = self.store.operators.get(query_id)
             kept = view_of(operator).memory(self.store, query_id) if operator is not None else 0
             return kept + self.ready.size(query_id)[1] + self.samples.memory_of(query_id)
-
-    def rows_kept(self, query_id: int) -> int:
-        """How many of a query's matches are kept: those of its window, and older ones that are not trimmed yet."""
-        with self._lock:
-            operator = self.store.operators.get(query_id)
-            return view_of(operator).rows_kept(self.store, query_id) if operator is not None else 0
 
     def _join_mark(self, query_id: int) -> JoinMark:
         results = self.store.joins.queries[query_id].results
@@ -309,7 +302,7 @@ class StandingQueries:
 
     def query_at(self, query: QueryDefinition, mark: Mark) -> tuple[QueryAt, AnyWindow]:
         """A query that kernels run, and its window at a kept cycle; cycle_gone where it had no answer there."""
-        window = mark.windows.get(query.id)
+        window = self.windows.at(query.id, mark.cycle)
         if window is None:
             raise error("cycle_gone", cycle=mark.cycle, oldest=f"{self.answers_from(query.id)}, for this query")
         return QueryAt(query.id, query.name, self.store.answers[query.id], mark), window

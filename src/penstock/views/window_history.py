@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass
 
 from penstock.expr.windows import AnyWindow
 
@@ -27,6 +26,7 @@ class WindowHistory:
             self._several.add(query_id)
 
     def at(self, query_id: int, cycle: int) -> AnyWindow | None:
+        """The window through which a query answers at a cycle; None: it does not answer."""
         known = self._changes.get(query_id, ())
         place = bisect_right(known, cycle, key=_cycle)
         return known[place - 1][1] if place else None
@@ -51,12 +51,11 @@ class WindowHistory:
             known = self._changes[query_id]
             left = known[max(0, bisect_right(known, oldest, key=_cycle) - 1) :]
             self._changes[query_id] = left
-            if len(left) == 1:
+            since, window = left[0]
+            if len(left) == 1 and (window is not None or since <= oldest):
                 self._several.discard(query_id)
-                if left[0][1] is None and left[0][0] <= oldest:
+                if window is None:
                     del self._changes[query_id]
-                elif left[0][1] is None:
-                    self._several.add(query_id)
 
     def clear(self) -> None:
         self._changes.clear()
@@ -65,17 +64,3 @@ class WindowHistory:
 
 def _cycle(change: _Change) -> int:
     return change[0]
-
-
-@dataclass(frozen=True, slots=True)
-class WindowsAt:
-    """The windows of one cycle."""
-
-    history: WindowHistory
-    cycle: int
-
-    def get(self, query_id: int) -> AnyWindow | None:
-        return self.history.at(query_id, self.cycle)
-
-    def __contains__(self, query_id: int) -> bool:
-        return self.get(query_id) is not None

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from penstock.answers.subscription import SelectSubscription
+from penstock.answers.subscription import Subscription
 from penstock.sql.plan import evaluated_by_spark, plan_from_json
 from penstock.statements.descriptions import describe_query
 from penstock.views.standing_queries import Intervals
@@ -67,7 +67,7 @@ def test_a_group_comes_and_goes_because_the_subquery_moved(pipe: Pipe, sql: str)
     push(pipe, (1, 50.0), (3, 60.0))
     pipe.engine.drain()
     assert answer(pipe, "slow") == []
-    changes = SelectSubscription(pipe.db.standing, "slow", None, True)
+    changes = Subscription(pipe.db.standing, "slow", None, True)
     assert changes.next(0) is not None
     before = pipe.db.standing.store.cycle
     push(pipe, (4, 100.0), at=1)  # segment 9 alone, and everybody else is slow: 0.8 * 70 = 56
@@ -119,7 +119,7 @@ def test_joins_beside_a_subquery_say_what_all_rows_say(pipe: Pipe, seed: int) ->
     for name, (sql, _) in shapes.items():
         create(pipe, name, sql)
     pipe.engine.drain()
-    watching = {name: (SelectSubscription(pipe.db.standing, name, None, True), []) for name in shapes}
+    watching = {name: (Subscription(pipe.db.standing, name, None, True), []) for name in shapes}
     rows: list[tuple[int, int, float]] = []
     said: dict[tuple[str, int], list[Any]] = {}
     span, at = 10 * SECOND, 0
@@ -152,7 +152,7 @@ def test_joins_beside_a_subquery_say_what_all_rows_say(pipe: Pipe, seed: int) ->
                 assert answer(pipe, name, as_of=older) == said[name, older], (seed, turn, name, older)
         if turn in (4, 13):
             pipe.restart()
-            watching = {name: (SelectSubscription(pipe.db.standing, name, None, True), []) for name in shapes}
+            watching = {name: (Subscription(pipe.db.standing, name, None, True), []) for name in shapes}
 
 
 def test_a_window_of_its_own_stays_and_one_that_is_inherited_moves_along(pipe: Pipe) -> None:

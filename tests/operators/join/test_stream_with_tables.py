@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from penstock.answers.subscription import SelectSubscription
+from penstock.answers.subscription import Subscription
 from penstock.errors import PenstockError
 from penstock.operators.join.steps import units
 from penstock.statements.descriptions import describe_query
@@ -105,9 +105,9 @@ def test_subscribers_hear_each_reading_once_and_its_leaving_with_changes(pipe: P
         " BEGIN (NOW - 10 SECONDS) END (NOW)"
     )
     pipe.engine.drain()
-    plain, changes = (SelectSubscription(pipe.db.standing, "owned", None, how) for how in (False, True))
+    plain, changes = (Subscription(pipe.db.standing, "owned", None, how) for how in (False, True))
 
-    def heard(subscription: SelectSubscription) -> list[tuple[Any, ...]]:
+    def heard(subscription: Subscription) -> list[tuple[Any, ...]]:
         found: list[tuple[Any, ...]] = []
         while (event := subscription.next(0)) is not None:
             found += zip(*(c.to_pylist() for c in event.table.columns), strict=True)

@@ -51,9 +51,6 @@ class TallyView(KernelView):
     def memory(self, store: AnswerStore, query_id: int) -> int:
         return 16 * len(_counts(store, query_id))
 
-    def rows_kept(self, store: AnswerStore, query_id: int) -> int:
-        return 0
-
     def runs(self, plan: Plan) -> str:
         return "tally"
 

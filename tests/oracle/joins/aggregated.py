@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from penstock.answers.subscription import SelectSubscription
+from penstock.answers.subscription import Subscription
 from penstock.database.database import Database
 from penstock.errors import PenstockError
 from penstock.operators.aggregate.over_joins import answer as answer_module
@@ -156,7 +156,7 @@ class AggregatedStory(Story):
         monkeypatch.setattr(family, "FEW_GROUPS", 1)
         self.past: dict[int, tuple[dict[str, int], int, dict[str, Any]]] = {}
         self.older_compared = 0
-        self.watching: dict[str, tuple[SelectSubscription, Answer]] = {}
+        self.watching: dict[str, tuple[Subscription, Answer]] = {}
         super().__init__(folder, seed)
 
     def open(self) -> None:
@@ -278,7 +278,7 @@ class AggregatedStory(Story):
     def _watch(self, answering: dict[str, Any]) -> None:
         for name in answering:
             if name not in self.watching and self.random.random() < 0.3:
-                self.watching[name] = (SelectSubscription(self.db.standing, name, None, True), [])
+                self.watching[name] = (Subscription(self.db.standing, name, None, True), [])
             if name in self.watching:
                 self._follow(name)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.answers.subscription import SelectSubscription
+from penstock.answers.subscription import Subscription
 from penstock.clock import ManualClock
 from penstock.cycle.cut import Limits
 from penstock.database.database import Database
@@ -48,7 +48,7 @@ class Story:
         self.rows_compared = 0
         self.rows_with_tables = 0
         self.made = 0
-        self.followers: dict[str, tuple[SelectSubscription, Counter[tuple[object, ...]]]] = {}
+        self.followers: dict[str, tuple[Subscription, Counter[tuple[object, ...]]]] = {}
         self.open()
 
     def open(self) -> None:
@@ -172,7 +172,7 @@ class Story:
         return make_question(self.random, name, self.streams, self.tables, most_streams, self.with_tables)
 
     def follow(self, name: str) -> None:
-        self.followers[name] = (SelectSubscription(self.db.standing, name, None, True), Counter())
+        self.followers[name] = (Subscription(self.db.standing, name, None, True), Counter())
 
     def _check_follower(self, name: str, expected: Counter[tuple[object, ...]]) -> None:
         """What a subscriber WITH CHANGES has heard so far, added up, is the answer."""

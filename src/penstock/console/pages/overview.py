@@ -21,18 +21,17 @@ HISTORY_S, RECENT_S = 300, 5
 
 
 async def show(request: Request) -> None:
-    """The page."""
     moment = await console().status_cache.current()
     with frame("Overview", "", request):
         if not moment.status["tables"]:
             _welcome()
             return
-        view = _View(moment)
-    refresh_every(1.0, view.refresh)
+        view = _View()
+    await refresh_every(1.0, view.refresh)
 
 
 class _View:
-    def __init__(self, moment: ServerStatus) -> None:
+    def __init__(self) -> None:
         self._table: str | None = None
         with ui.element("div").classes("tiles"):
             self._rate = Tile("Readings/s", href("sensors"))
@@ -58,16 +57,13 @@ class _View:
                     self._no_alarm = empty("Nothing alarms.")
                 with card("Readings per second"):
                     self._flow = ui.echart(timeline([("readings/s", [])])).classes("chart low")
-        self._fill(moment)
 
     def _open_sensor(self, event: events.EChartPointClickEventArguments) -> None:
         if self._table is not None:
             go_to("sensors", self._table, sensor=str(event.name))
 
     async def refresh(self) -> None:
-        self._fill(await console().status_cache.current())
-
-    def _fill(self, moment: ServerStatus) -> None:
+        moment = await console().status_cache.current()
         self._fill_tiles(moment)
         self._fill_map(moment)
         alarms = [row for alarm in moment.alarms for row in _alarm_rows(alarm, moment.now_us)]
@@ -163,7 +159,6 @@ BEGIN (NOW - 10 MINUTES) END (NOW)"""
 
 
 def _welcome() -> None:
-    """Fills the page."""
     with card("Welcome to Penstock"):
         ui.label(
             "There are no sensors here yet. See it at work with a plant of 60 simulated gas probes,"

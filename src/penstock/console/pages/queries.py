@@ -44,7 +44,6 @@ _COLUMNS = [
 
 
 async def show_all(request: Request) -> None:
-    """The page of all queries."""
     with frame("Queries", "queries", request) as head:
         with head:
             new = ui.button("New query", icon="add", on_click=lambda: go_to("ask"))
@@ -63,8 +62,7 @@ async def show_all(request: Request) -> None:
         nothing.set_visibility(not total)
         told.set_text(f"the {len(rows)} costliest of {total:,}" if len(rows) < total and not search.value else "")
 
-    await refresh()
-    refresh_every(1.0, refresh)
+    await refresh_every(1.0, refresh)
 
 
 def _rows(database: Database, wanted: str) -> tuple[list[dict[str, Any]], int]:
@@ -111,7 +109,6 @@ LIVE_EVERY_S = 0.5
 
 
 async def show_one(request: Request, name: str) -> None:
-    """The page of one query."""
     with frame(name, "queries", request) as head:
         try:
             definition = console().database.definition(name)
@@ -119,9 +116,8 @@ async def show_one(request: Request, name: str) -> None:
             empty(problem.message)
             return
         view = _View(definition, head)
-        await view.refresh()
         await view.tell_changes()
-    refresh_every(LIVE_EVERY_S, view.refresh)
+    await refresh_every(LIVE_EVERY_S, view.refresh)
 
 
 class _View:

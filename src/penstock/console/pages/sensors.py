@@ -29,7 +29,6 @@ _COLUMNS = [
 
 
 async def show(request: Request) -> None:
-    """The page."""
     with frame("Sensors", "sensors", request) as head:
         dialog = NewTableDialog()
         with head:
@@ -43,8 +42,7 @@ async def show(request: Request) -> None:
         rows = [_row(table, moment) for table in console().database.tables() if table["stream"]]
         show_rows(tables, rows, nothing)
 
-    await refresh()
-    refresh_every(1.0, refresh)
+    await refresh_every(1.0, refresh)
 
 
 def _row(table: dict[str, Any], moment: ServerStatus) -> dict[str, Any]:

@@ -36,11 +36,9 @@ _ERRORS = [column("where"), column("what", sortable=False), column("count", righ
 
 
 async def show(request: Request) -> None:
-    """The page."""
     with frame("System", "system", request):
         view = _View()
-        await view.refresh()
-    refresh_every(2.0, view.refresh)
+    await refresh_every(2.0, view.refresh)
 
 
 class _View:

@@ -33,10 +33,9 @@ async def show(request: Request, name: str, sensor: str = "") -> None:
             empty(problem.message)
             return
         view = _View(table, head)
-        await view.refresh()
+    await refresh_every(1.0, view.refresh)
     if sensor:
         view.open(sensor)
-    refresh_every(1.0, view.refresh)
 
 
 class _View:

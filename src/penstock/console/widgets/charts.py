@@ -156,22 +156,18 @@ def map_options(table: TableFacts, field: str | None, now_us: int) -> dict[str, 
             },
             "labelLayout": {"hideOverlap": True},
         },
-        _quiet("silent", [s for s in quiet if s.state != "failing"], GREY, crowded, field, now_us),
-        _quiet("failing", [s for s in quiet if s.state == "failing"], BAD, crowded, field, now_us),
+        *(
+            {
+                "name": name,
+                "type": "scatter",
+                "symbolSize": 9 if crowded else 16,
+                "itemStyle": {"color": "transparent", "borderColor": colour, "borderWidth": 2, "borderType": "dashed"},
+                "data": [_point(s, field, now_us) for s in quiet if (s.state == "failing") == (name == "failing")],
+            }
+            for name, colour in (("silent", GREY), ("failing", BAD))
+        ),
     ]
     return options
-
-
-def _quiet(
-    name: str, sensors: Sequence[SensorFacts], colour: str, crowded: bool, field: str | None, now_us: int
-) -> dict[str, Any]:
-    return {
-        "name": name,
-        "type": "scatter",
-        "symbolSize": 9 if crowded else 16,
-        "itemStyle": {"color": "transparent", "borderColor": colour, "borderWidth": 2, "borderType": "dashed"},
-        "data": [_point(s, field, now_us) for s in sensors],
-    }
 
 
 def _point(sensor: SensorFacts, field: str | None, now_us: int) -> dict[str, Any]:

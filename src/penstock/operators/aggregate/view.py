@@ -217,9 +217,6 @@ class AggregateView(KernelView):
     def memory(self, store: AnswerStore, query_id: int) -> int:
         return store.slices.memory_of(query_id)
 
-    def rows_kept(self, store: AnswerStore, query_id: int) -> int:
-        return 0  # cells stand for rows
-
     def runs(self, plan: Plan) -> str:
         return "slices"
 

@@ -94,9 +94,6 @@ class View(Protocol):
     def memory(self, store: AnswerStore, query_id: int) -> int:
         """Bytes of its answer, with its share of what several queries share."""
 
-    def rows_kept(self, store: AnswerStore, query_id: int) -> int:
-        """How many of its matches are kept somewhere."""
-
     def runs(self, plan: Plan) -> str:
         """Where its answer is made, in two or three words."""
 

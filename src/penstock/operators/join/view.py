@@ -44,7 +44,7 @@ def read_join(views: AnswerOwner, name: str, mark: Mark | None = None) -> JoinAt
         assert mark is not None
         before = views.feed.mark(mark.cycle - 1) if mark.cycle > views.feed.oldest() else mark
         # A join shows the results of its history at once: no later cycle is needed.
-        mark = before if before.windows.get(query_id) is not None else mark
+        mark = before if views.windows.at(query_id, before.cycle) is not None else mark
         return join_at(views, QueryAt(query_id, name, answer, mark), expect(JoinWindows, answer.window))
 
 
@@ -94,9 +94,6 @@ class JoinView(KernelView):
         known = store.joins.queries[query_id]
         own = size_of(known.partners.blocks) + sum(results.nbytes for results in known.lists)
         return own + store.matches.memory_of(query_id)
-
-    def rows_kept(self, store: AnswerStore, query_id: int) -> int:
-        return store.joins.queries[query_id].results.count
 
     def runs(self, plan: Plan) -> str:
         return words_of(plan)

@@ -44,9 +44,6 @@ class ResampleView:
     def memory(self, store: AnswerStore, query_id: int) -> int:
         return 0
 
-    def rows_kept(self, store: AnswerStore, query_id: int) -> int:
-        return 0
-
     def runs(self, plan: Plan) -> str:
         return "log, when asked"
 

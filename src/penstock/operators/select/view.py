@@ -6,7 +6,7 @@ from pyroaring import BitMap
 
 from penstock.catalog.model import QueryDefinition
 from penstock.errors import expect
-from penstock.expr.windows import FOREVER, AnyWindow, JoinWindows, RowsWindow, TimeWindow, Window
+from penstock.expr.windows import AnyWindow, JoinWindows, RowsWindow, TimeWindow, Window
 from penstock.operators.base.answer import AnswerAt
 from penstock.operators.base.blocks import Blocks
 from penstock.operators.base.log_access import LogAccess
@@ -116,12 +116,6 @@ class SelectView(KernelView):
 
     def memory(self, store: AnswerStore, query_id: int) -> int:
         return store.matches.memory_of(query_id)
-
-    def rows_kept(self, store: AnswerStore, query_id: int) -> int:
-        known = store.matches.queries[query_id]
-        match_store = store.matches.stores.get(known.table_id or 0)
-        listed = match_store.view().positions(query_id, 0, FOREVER) if match_store is not None else []
-        return sum(len(found) for found in known.matches.values()) + sum(map(len, listed))
 
     def runs(self, plan: Plan) -> str:
         return "shared pass"

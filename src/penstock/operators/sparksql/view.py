@@ -92,9 +92,6 @@ class SparkSqlView:
         join = JOIN.memory(store, query_id) if query_id in store.answers else 0
         return store.evaluations.memory_of(query_id) + join
 
-    def rows_kept(self, store: AnswerStore, query_id: int) -> int:
-        return JOIN.rows_kept(store, query_id) if query_id in store.answers else 0
-
     def runs(self, plan: Plan) -> str:
         return "window join, then Spark SQL" if plan.kernel is not None else "Spark SQL"
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import replace
 from urllib.parse import quote, urlsplit
@@ -22,6 +21,7 @@ from starlette.requests import cookie_parser
 from starlette.responses import RedirectResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from penstock.cache import Cache
 from penstock.clock import SECOND, Clock
 from penstock.errors import PenstockError, error
 from penstock.security.caller import ANONYMOUS, Caller, acting_as
@@ -119,12 +119,10 @@ def client_name(caller: Caller) -> str:
 
 
 def listed_origins(settings: Settings) -> frozenset[str]:
-    """The origins that the setting opens the API to."""
     return frozenset(origin.strip().rstrip("/") for origin in settings.cors_origins.split(",") if origin.strip())
 
 
 def session_cookie(headers: Headers, name: str) -> str | None:
-    """The session in the Cookie header."""
     return cookie_parser(headers.get("cookie", "")).get(name)
 
 
@@ -152,19 +150,17 @@ class RateLimits:
         self._per_s = per_s
         self._burst = max(burst, 1.0)
         self._now = now
-        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        self._buckets: Cache[str, tuple[float, float]] = Cache(most=CLIENTS_MAX)
 
     def take(self, client: str) -> float:
         """0 if the client may go on now, else how many seconds it should wait."""
         if self._per_s <= 0:
             return 0.0
         now = self._now()
-        left, at = self._buckets.pop(client, (self._burst, now))
+        left, at = self._buckets.get(client) or (self._burst, now)
         left = min(self._burst, left + (now - at) * self._per_s)
         passes = left >= 1.0
-        self._buckets[client] = (left - 1.0 if passes else left, now)
-        if len(self._buckets) > CLIENTS_MAX:
-            self._buckets.popitem(last=False)
+        self._buckets.put(client, (left - 1.0 if passes else left, now))
         return 0.0 if passes else (1.0 - left) / self._per_s
 
 
@@ -250,7 +246,7 @@ class Sessions:
         self.lifetime_s = settings.session_hours * 3600
         # Browsers keep one cookie per name for all ports of a host; two servers must not sign each other out.
         self.cookie = f"penstock_session_{settings.port}"
-        self._found: OrderedDict[str, tuple[Caller, int]] = OrderedDict()
+        self._found: Cache[str, tuple[Caller, int]] = Cache(most=SESSIONS_MAX)
         self._pool = Pool("sign-in", _THREADS, _WAITING_MAX)
 
     async def sign_in(self, user: str | None, password: str, address: str | None) -> Caller:
@@ -284,9 +280,7 @@ class Sessions:
         """The secret name of a new session."""
         name = secrets.token_urlsafe(32)
         key = token_digest(name)
-        self._found[key] = (replace(caller, session=key), self._clock.now_us() + self.lifetime_s * SECOND)
-        while len(self._found) > SESSIONS_MAX:
-            self._found.popitem(last=False)
+        self._found.put(key, (replace(caller, session=key), self._clock.now_us() + self.lifetime_s * SECOND))
         return name
 
     def ends_us(self, name: str) -> int | None:
@@ -303,7 +297,7 @@ class Sessions:
         caller, ends_us = found
         now = self.users.still(caller) if ends_us > self._clock.now_us() else None
         if now is None:
-            del self._found[key]
+            self._found.remove(key)
         return now
 
     def check(self, caller: Caller) -> None:
@@ -315,7 +309,7 @@ class Sessions:
             raise error("unauthorized", detail="the session has ended", hint="sign in again")
 
     def end(self, name: str) -> None:
-        self._found.pop(token_digest(name), None)
+        self._found.remove(token_digest(name))
 
     def close(self) -> None:
         self._pool.close()

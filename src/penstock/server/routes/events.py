@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import aclosing
+from contextlib import aclosing, closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -74,10 +74,12 @@ async def subscribe(
 
 
 class SubscriberPlace:
-    """One of the `subscribers_max` places, with the subscription that has it: a `Subscription` that gives it back once.
+    """One of the `subscribers_max` places, with the subscription that has it.
 
     The event loop takes and gives places, so without a lock. Only `open` runs in another thread.
     """
+
+    subscription: Subscription
 
     def __init__(self, context: Context) -> None:
         most = context.settings.subscribers_max
@@ -86,44 +88,23 @@ class SubscriberPlace:
             raise error("limit_reached", detail=detail, hint="try again later, or raise subscribers_max")
         context.counters.places += 1
         self._context = context
-        self._subscription: Subscription | None = None
         self._closed = False
 
     def open(self, name: str, from_cycle: int | None, changes: bool) -> None:
-        self._subscription = self._context.database.subscribe(name, from_cycle, changes)
+        self.subscription = self._context.database.subscribe(name, from_cycle, changes)
         if self._closed:  # its client left meanwhile
-            self._subscription.close()
-
-    @property
-    def cycle(self) -> int:
-        assert self._subscription is not None
-        return self._subscription.cycle
-
-    def next(self, timeout_s: float) -> Event | None:
-        assert self._subscription is not None
-        return self._subscription.next(timeout_s)
-
-    def on_ready(self, callback: Callable[[], None]) -> None:
-        assert self._subscription is not None
-        self._subscription.on_ready(callback)
-
-    @property
-    def may_skip_cycles(self) -> bool:
-        return self._subscription is not None and self._subscription.may_skip_cycles
-
-    def skip_cycles(self) -> None:
-        assert self._subscription is not None
-        self._subscription.skip_cycles()
+            self.subscription.close()
 
     def close(self) -> None:
+        """Close the subscription, and give the place back once."""
         if not self._closed:
             self._closed = True
             self._context.counters.places -= 1
-        if self._subscription is not None:
-            self._subscription.close()
+        if hasattr(self, "subscription"):
+            self.subscription.close()
 
 
-async def open_subscription(context: Context, name: str, from_cycle: int | None, changes: bool) -> Subscription:
+async def open_subscription(context: Context, name: str, from_cycle: int | None, changes: bool) -> SubscriberPlace:
     """One more subscriber, if there may be one more. It counts before anything is waited for."""
     place = SubscriberPlace(context)
     try:
@@ -145,19 +126,17 @@ def _start_cycle(last_event_id: str | None, from_cycle: int | None) -> int | Non
 
 
 class EventResponse(StreamingResponse):
-    """The stream of one subscription, which it closes however the stream ends."""
+    """The stream of one subscriber. Its place is given back however the stream ends."""
 
-    def __init__(self, subscription: Subscription, context: Context) -> None:
+    def __init__(self, place: SubscriberPlace, context: Context) -> None:
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-        super().__init__(stream_events(subscription, context), headers=headers, media_type="text/event-stream")
-        self._subscription = subscription
+        super().__init__(stream_events(place.subscription, context), headers=headers, media_type="text/event-stream")
+        self._place = place
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
+        # A reader that left before the first frame never started the generator, which closes its subscription at its end.
+        with closing(self._place):
             await super().__call__(scope, receive, send)
-        finally:
-            # A reader that left before the first frame never started the generator, which closes too when it ends.
-            self._subscription.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,7 +281,7 @@ async def _send(websocket: WebSocket, context: Context, name: str, from_cycle: i
     try:
         try:
             context.lifecycle.require_ready()
-            subscription = await open_subscription(context, name, from_cycle, changes)
+            place = await open_subscription(context, name, from_cycle, changes)
         except Exception as surprise:
             problem = surprise if isinstance(surprise, PenstockError) else internal_error()
             if problem is not surprise:
@@ -310,9 +289,10 @@ async def _send(websocket: WebSocket, context: Context, name: str, from_cycle: i
             await websocket.send_text(MESSAGES.problem(problem).decode())
             await websocket.close(POLICY_VIOLATION, problem.condition)
             return
-        async with aclosing(stream_events(subscription, context, framing=MESSAGES)) as frames:  # type: ignore[type-var]
-            async for frame in frames:
-                await websocket.send_text(frame.decode())
+        with closing(place):
+            async with aclosing(stream_events(place.subscription, context, framing=MESSAGES)) as frames:  # type: ignore[type-var]
+                async for frame in frames:
+                    await websocket.send_text(frame.decode())
         await websocket.close(GOING_AWAY)
     except (WebSocketDisconnect, RuntimeError):
         return  # gone while we spoke

@@ -12,7 +12,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any, TypeVar
 
 import orjson
@@ -71,7 +71,7 @@ async def push_readings(table: str, request: Request) -> Response:
 
             def work(room: decode.BodyLimits) -> tuple[IngestReceipt, bytes]:
                 receipt = context.database.push(table, decode.decode_readings(body, media_type, room), key)
-                return receipt, orjson.dumps(receipt_facts(receipt))
+                return receipt, orjson.dumps(receipt)
 
             receipt, reply = await with_room(context, share, work)
             count_receipt(context, table, "http", receipt, len(body))
@@ -88,11 +88,6 @@ async def with_room(context: Context, share: BudgetShare, work: Callable[[decode
             # Not in the thread: one that waits for the budget would keep others from giving theirs back.
             await share.take(need.size - (room.size if room.size > decode.UNCOUNTED_BYTES else 0))
             room = replace(room, size=need.size)
-
-
-def receipt_facts(receipt: IngestReceipt) -> dict[str, Any]:
-    refused = [{"index": r.index, "condition": r.condition, "message": r.message} for r in receipt.refused]
-    return {"accepted": receipt.accepted, "refused": refused, "position": receipt.position}
 
 
 @contextmanager
@@ -193,8 +188,7 @@ async def _push(context: Context, table: str, packed: Body | None, text: Body | 
         log.exception("a frame of readings failed")
         return internal_error().body()
     count_receipt(context, table, "websocket", receipt, size)
-    facts = receipt_facts(receipt)
-    return facts if key is None else {"id": key, **facts}
+    return ({} if key is None else {"id": key}) | asdict(receipt)
 
 
 def _decode(packed: Body | None, text: Body | str, room: decode.BodyLimits) -> tuple[str | None, decode.Readings]:

@@ -8,16 +8,16 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from penstock.answers.subscription import SelectSubscription
+from penstock.answers.subscription import Subscription
 from tests.support.pipe import Pipe
 from tests.support.rolled_up import CLIMATE, LAST_DAY, MINUTE_US, forget, held_by, on_disk, rows
 
 
-def follow(pipe: Pipe, from_cycle: int | None = None, changes: bool = True) -> SelectSubscription:
-    return SelectSubscription(pipe.db.standing, "q", from_cycle, changes)
+def follow(pipe: Pipe, from_cycle: int | None = None, changes: bool = True) -> Subscription:
+    return Subscription(pipe.db.standing, "q", from_cycle, changes)
 
 
-def take_all(subscription: SelectSubscription, answer: Counter[tuple[Any, ...]]) -> None:
+def take_all(subscription: Subscription, answer: Counter[tuple[Any, ...]]) -> None:
     """Apply everything there is to tell to the answer so far."""
     while (event := subscription.next(0)) is not None:
         apply(event.table, answer)

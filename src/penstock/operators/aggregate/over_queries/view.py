@@ -52,9 +52,6 @@ class QueryAggregateView:
     def memory(self, store: AnswerStore, query_id: int) -> int:
         return store.slices.memory_of(query_id)
 
-    def rows_kept(self, store: AnswerStore, query_id: int) -> int:
-        return 0
-
     def runs(self, plan: Plan) -> str:
         return "slices"
 

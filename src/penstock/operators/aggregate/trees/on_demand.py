@@ -99,7 +99,7 @@ class AggregatesOnDemand:
             # A reader sees the rows of a cycle ago.
             head = (moment.previous or moment.offset).data.get(plan.table_id, 0)
             return SelectRows(held, store.state.retention(plan.table_id), head, self._settings.answer_read_max_rows)
-        windows = mark.windows.get(query.id)
+        windows = self._standing.windows.at(query.id, mark.cycle)
         if join_plan is None:
             raise NotAnswered("an aggregation has no answer of single rows")
         if join_plan.missing != "inner":
