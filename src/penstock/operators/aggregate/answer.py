@@ -182,7 +182,7 @@ class AggregateAt(TableAnswer):
             return None
         request = SliceRequest(family, measures, SECOND_US)
         for piece in missing:
-            found = list(read_rows(log_reader, request, [piece]))
+            found = read_rows(log_reader, request, piece)
             with self.locked():
                 own = [replace(part, groups=numbered(groups, part.keys)[part.groups], keys=[]) for part in found]
             edges.put(piece, concat_rows(own))

@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.catalog.model import QueryDefinition
-from penstock.catalog.rows import StaticRows
 from penstock.cycle.offset import Offset
 from penstock.errors import PenstockError, error, expect
 from penstock.expr.windows import AnyWindow, Bound, JoinWindows, RowsWindow, TimeWindow, Window
@@ -114,12 +113,9 @@ class NewestRowsAt(AggregateAt):
     """The answer at a cycle. `counted` gives the rows that the window counts: of passing sensors, before stream predicates."""
 
     counted: WindowMatches = field(kw_only=True)
-    static: StaticRows = field(kw_only=True)
 
     def _compute(self, log_reader: LogReader) -> pa.Table:
-        window = self.instant.window
-        assert isinstance(window, RowsWindow)
-        positions = newest_counted(self.counted, self.instant, window, log_reader, self.static).positions
+        positions = newest_counted(log_reader, self.counted, self.instant).positions
         panes, groups, measures = self.plan.panes, Groups(), measures_of(self.plan)
         width = panes.pane if panes is not None else SECOND_US
         parts = {m: [combine(no_cells(m.make()), m.make(), panes)] for m in measures}
@@ -178,7 +174,7 @@ def _hold(
         predicate = plan.static_predicate
         passing = None if predicate is None else store.passing(table.id, predicate)
         counted = WindowMatches({}, None, passing, store.heard_sids(table.id, predicate))
-        kind: Callable[..., AggregateAt] = partial(NewestRowsAt, counted=counted, static=static)
+        kind: Callable[..., AggregateAt] = partial(NewestRowsAt, counted=counted)
     elif plan.latch is not None:
         kind = LatchAt
     else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,13 @@ class LogSource:
     def open(self) -> LogReader:
         state = definitions_since(self.folder, self.journal).state
         return LogReader(Path(self.folder) / "log", state.tables_by_id[self.table_id], state.rows(self.table_id))
+
+    def task(self, work: Callable[..., Any], *arguments: Any) -> Task:
+        """A call for a worker: of a module's function, or a method of `LogReader`, with a reader as its first argument."""
+        return partial(self._call, work, arguments)
+
+    def _call(self, work: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+        return work(self.open(), *arguments)
 
 
 class LogReader:
@@ -152,7 +160,8 @@ class LogReader:
         """These positions (ascending) of rows of the answer, as far as their ts is in [low, high]."""
         if not self.affords(len(positions), own=True):
             pieces = np.array_split(positions, -(-len(positions) // TASK_ROWS))
-            return TimedPositions.together(self.run([_TimedTask(self.source, piece, low, high) for piece in pieces]))
+            tasks = [self.source.task(LogReader.timed, piece, low, high) for piece in pieces]
+            return TimedPositions.together(self.run(tasks))
         self._take(len(positions), own=True)
         found, rows = self._at(positions, _BARE)
         times = rows.column(TIME_COLUMN).cast(pa.int64()).to_numpy()
@@ -216,7 +225,7 @@ class LogReader:
                 if blocks is not None:
                     named = {b: found for b, found in blocks.items() if piece[0] < b + BLOCK_ROWS and b < piece[1]}
                 if named is None or named:
-                    tasks.append(_TimesTask(self.source, named, piece, low, high))
+                    tasks.append(self.source.task(LogReader.times, named, piece[1], low, high, piece[0]))
         return TimedPositions.together([no_rows(), *self.run(tasks)])
 
     def rows(self, plan: SelectPlan, positions: np.ndarray, values: list[pa.Table]) -> pa.Table:
@@ -241,7 +250,7 @@ class LogReader:
         """Columns of these positions (ascending), by flat name."""
         if not self.affords(len(positions)):
             pieces = np.array_split(positions, -(-len(positions) // TASK_ROWS))
-            found = self.run([_ColumnsTask(self.source, frozenset(wanted), piece) for piece in pieces])
+            found = self.run([self.source.task(LogReader.columns, wanted, piece) for piece in pieces])
             return {name: _one_array([part[name] for part in found]) for name in found[0]}
         self._take(len(positions))
         return self._gather(wanted, positions)[1]
@@ -288,46 +297,6 @@ class LogReader:
         if len(offsets) == high - low:
             return table
         return table.take(pa.array(offsets - low))
-
-
-@dataclass(frozen=True, slots=True)
-class _TimedTask:
-    """`LogReader.timed` in a worker."""
-
-    source: LogSource
-    positions: np.ndarray
-    low: int
-    high: int
-
-    def __call__(self) -> TimedPositions:
-        return self.source.open().timed(self.positions, self.low, self.high)
-
-
-@dataclass(frozen=True, slots=True)
-class _TimesTask:
-    """`LogReader.times` in a worker."""
-
-    source: LogSource
-    blocks: Blocks | None
-    positions: tuple[int, int]
-    low: int
-    high: int
-
-    def __call__(self) -> TimedPositions:
-        first, end = self.positions
-        return self.source.open().times(self.blocks, end, self.low, self.high, first)
-
-
-@dataclass(frozen=True, slots=True)
-class _ColumnsTask:
-    """`LogReader.columns` in a worker."""
-
-    source: LogSource
-    wanted: frozenset[str]
-    positions: np.ndarray
-
-    def __call__(self) -> dict[str, pa.Array]:
-        return self.source.open().columns(set(self.wanted), self.positions)
 
 
 def _one_array(parts: list[pa.Array | pa.ChunkedArray]) -> pa.Array:

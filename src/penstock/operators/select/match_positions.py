@@ -14,7 +14,7 @@ from penstock.expr.expression import columns_of
 from penstock.expr.predicate_index import PredicateIndex
 from penstock.expr.windows import FOREVER
 from penstock.operators.base.blocks import BLOCK_ROWS, Blocks, size_of
-from penstock.operators.base.log_reader import TASK_ROWS, LogReader, LogSource, TimedPositions, no_rows, offsets_in
+from penstock.operators.base.log_reader import TASK_ROWS, LogReader, TimedPositions, no_rows, offsets_in
 from penstock.operators.base.ranges import Range, Ranges, from_position, inside, joined, outside
 from penstock.operators.select.match_store import MatchStoreAt
 from penstock.operators.select.position_lists import Ints
@@ -92,19 +92,8 @@ class MatchEvaluator:
         if log_reader.affords(end - first):
             return evaluate_matches(log_reader, self.plan, first, end)
         pieces = [(low, min(end, low + TASK_ROWS)) for low in range(first, end, TASK_ROWS)]
-        return np.concatenate(log_reader.run([_MatchTask(log_reader.source, self.plan, piece) for piece in pieces]))
-
-
-@dataclass(frozen=True, slots=True)
-class _MatchTask:
-    """`evaluate_matches` in a worker."""
-
-    source: LogSource
-    plan: SelectPlan
-    positions: Range
-
-    def __call__(self) -> Ints:
-        return evaluate_matches(self.source.open(), self.plan, *self.positions)
+        tasks = [log_reader.source.task(evaluate_matches, self.plan, *piece) for piece in pieces]
+        return np.concatenate(log_reader.run(tasks))
 
 
 def evaluate_matches(log_reader: LogReader, plan: SelectPlan, first: int, end: int) -> Ints:

@@ -39,8 +39,6 @@ def hold_select(
         cycle=mark.cycle,
         query_id=query.id,
         plan=plan,
-        table=table,
-        static=static,
         matches=_matches(store, query, plan, window, MatchEvaluator(plan, reader)),
         values=list(store.matches.queries[query.id].values),
         instant=WindowAt(
