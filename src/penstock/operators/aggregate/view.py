@@ -30,7 +30,7 @@ from penstock.operators.aggregate.shape import SECOND_US, Measure, family_of, me
 from penstock.operators.base.answer import AnswerAt
 from penstock.operators.base.log_access import LogAccess
 from penstock.operators.base.log_reader import LogReader
-from penstock.operators.base.view import AnswerOwner, KernelView, QueryAt
+from penstock.operators.base.view import AnswerOwner, QueryAt, View
 from penstock.operators.select.window_cut import WindowAt, WindowMatches, newest_counted
 from penstock.sql.plan import AggregatePlan, Plan
 from penstock.views.answer_store import AnswerStore
@@ -202,7 +202,7 @@ def _read_until(owner: AnswerOwner, plan: AggregatePlan, mark: Mark) -> Offset:
     return owner.feed.mark(mark.cycle - 1).end if mark.cycle > owner.feed.oldest() else mark.end
 
 
-class AggregateView(KernelView):
+class AggregateView(View):
     """Aggregations, also with LATCH."""
 
     def at(self, views: AnswerOwner, query: QueryDefinition, mark: Mark, log: LogAccess, asked: bool) -> AnswerAt:
@@ -212,9 +212,6 @@ class AggregateView(KernelView):
 
     def memory(self, store: AnswerStore, query_id: int) -> int:
         return store.slices.memory_of(query_id)
-
-    def rows_kept(self, store: AnswerStore, query_id: int) -> int:
-        return 0  # cells stand for rows
 
     def runs(self, plan: Plan) -> str:
         return "slices"
