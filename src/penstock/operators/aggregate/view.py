@@ -16,12 +16,11 @@ from penstock.errors import PenstockError, error, expect
 from penstock.expr.windows import AnyWindow, Bound, JoinWindows, RowsWindow, TimeWindow, Window
 from penstock.operators.aggregate.answer import AggregateAt
 from penstock.operators.aggregate.correlated import with_inner
-from penstock.operators.aggregate.family import number_groups
+from penstock.operators.aggregate.family import numbered_cells
 from penstock.operators.aggregate.groups import Groups
 from penstock.operators.aggregate.history import AtPositions, SliceRequest, slice_log
 from penstock.operators.aggregate.latch import LatchFamily
 from penstock.operators.aggregate.partials.cell_sums import CombinedCells, combine, merge_combined
-from penstock.operators.aggregate.partials.cells import no_cells
 from penstock.operators.aggregate.per_window import answer_by_window
 from penstock.operators.aggregate.rollups.notices import together
 from penstock.operators.aggregate.rollups.rollup_read import find_source
@@ -83,9 +82,7 @@ class LatchAt(AggregateAt):
         read = list(slice_log(log_reader, SliceRequest(family_of(self.plan), measures, SECOND_US), missed))
         with self.locked():
             for sliced in read:
-                numbers = number_groups(groups, sliced)
-                for measure, cells in zip(measures, sliced.cells, strict=True):
-                    own = replace(cells, groups=numbers[cells.groups])
+                for measure, own in zip(measures, numbered_cells(groups, sliced), strict=True):
                     parts[measure].append(combine(own, measure.make(), None))
             whole = {m: merge_combined(p, m.make()) for m, p in parts.items()}
             return answer_table(self.plan, whole, groups, self.now_us or 0)
@@ -118,14 +115,9 @@ class NewestRowsAt(AggregateAt):
         positions = newest_counted(log_reader, self.counted, self.instant).positions
         panes, groups, measures = self.plan.panes, Groups(), measures_of(self.plan)
         width = panes.pane if panes is not None else SECOND_US
-        parts = {m: [combine(no_cells(m.make()), m.make(), panes)] for m in measures}
         request = SliceRequest(family_of(self.plan), measures, width, AtPositions(positions))
-        for sliced in slice_log(log_reader, request, _pieces(np.sort(positions))):
-            numbers = number_groups(groups, sliced)
-            for measure, cells in zip(measures, sliced.cells, strict=True):
-                own = replace(cells, groups=numbers[cells.groups])
-                parts[measure].append(combine(own, measure.make(), panes))
-        whole = with_inner(self.plan, {m: merge_combined(p, m.make()) for m, p in parts.items()}, groups)
+        found = self._sum_rows(log_reader, request, _pieces(np.sort(positions)), groups)
+        whole = with_inner(self.plan, found, groups)
         return answer_table(self.plan, whole, groups, self.now_us or 0)
 
 
