@@ -38,17 +38,17 @@ def flat_columns(
 ) -> dict[str, pa.Array]:
     """The wanted columns (and ts) of log rows: fields from the log, static values by version."""
     flat: Mapping[str, FlatColumn] = {c.name: c for c in table.flat_columns()}
-    columns = {f.name: _one(log.column(f.source)) for f in stream_fields(table, wanted)}
-    columns[TIME_COLUMN] = _one(log.column(TIME_COLUMN))
+    columns = {f.name: one_array(log.column(f.source)) for f in stream_fields(table, wanted)}
+    columns[TIME_COLUMN] = one_array(log.column(TIME_COLUMN))
     names = [n for n in set(wanted) if n in flat and flat[n].origin == "static"]
     if names:
         versions, index = static.versions(), pa.array(vids)
         for name in names:
-            columns[name] = _one(versions.column(name).take(index))
+            columns[name] = one_array(versions.column(name).take(index))
     return columns
 
 
-def _one(column: pa.ChunkedArray) -> pa.Array:
+def one_array(column: pa.ChunkedArray) -> pa.Array:
     combined = column.combine_chunks()
     return combined if isinstance(combined, pa.Array) else pa.concat_arrays(combined.chunks)
 

@@ -24,6 +24,7 @@ from penstock.operators.base.blocks import BLOCK_ROWS, Blocks
 from penstock.operators.base.open_files import OpenFiles
 from penstock.operators.base.row_budget import RowBudget, Task
 from penstock.sql.plan import SelectPlan
+from penstock.sql.plan.output import schema_of
 from penstock.streams.log.segments import Segment, list_segments, lost_position, missing_file
 
 _BARE = slice_schema([])  # times and static versions alone
@@ -244,14 +245,14 @@ class LogReader:
                 arrays.append(columns[output.expr.name])
             else:
                 arrays.append(evaluate(output.expr, columns, len(found)))
-        return pa.Table.from_arrays(arrays, schema=answer_schema(plan))
+        return pa.Table.from_arrays(arrays, schema=schema_of(plan.outputs))
 
     def columns(self, wanted: set[str], positions: np.ndarray) -> dict[str, pa.Array]:
         """Columns of these positions (ascending), by flat name."""
         if not self.affords(len(positions)):
             pieces = np.array_split(positions, -(-len(positions) // TASK_ROWS))
             found = self.run([self.source.task(LogReader.columns, wanted, piece) for piece in pieces])
-            return {name: _one_array([part[name] for part in found]) for name in found[0]}
+            return {name: concat_columns([part[name] for part in found]) for name in found[0]}
         self._take(len(positions))
         return self._gather(wanted, positions)[1]
 
@@ -299,13 +300,9 @@ class LogReader:
         return table.take(pa.array(offsets - low))
 
 
-def _one_array(parts: list[pa.Array | pa.ChunkedArray]) -> pa.Array:
+def concat_columns(parts: Sequence[pa.Array | pa.ChunkedArray]) -> pa.Array:
     chunks = [c for part in parts for c in (part.chunks if isinstance(part, pa.ChunkedArray) else [part])]
     return pa.concat_arrays(chunks)
-
-
-def answer_schema(plan: SelectPlan) -> pa.Schema:
-    return pa.schema([pa.field(o.name, o.type.to_arrow()) for o in plan.outputs])
 
 
 def offsets_in(blocks: Blocks | None, first: int, end: int, origin: int) -> np.ndarray:

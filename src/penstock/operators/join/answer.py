@@ -26,6 +26,7 @@ from penstock.operators.join.result_list import ChosenResults, JoinResults
 from penstock.operators.join.steps.results import EARLIEST
 from penstock.operators.select.delivered_windows import DeliveredWindows
 from penstock.sql.plan import JoinPlan
+from penstock.sql.plan.output import schema_of
 from penstock.streams.log.segments import Segment, list_what_is_there, lost_position, missing_file
 from penstock.views.query_state import NEVER
 
@@ -218,7 +219,7 @@ class JoinAt:
     def rows(self, ids: Ids) -> pa.Table:
         alone = -1 - ids[ids < 0]
         picked = self.results.pick(ids[ids >= 0])
-        parts = [join_schema(self.plan).empty_table()]
+        parts = [schema_of(self.plan.outputs).empty_table()]
         if len(alone):
             parts.append(self._project({0: np.sort(alone)}, len(alone), None))
         if len(picked.numbers):
@@ -265,7 +266,7 @@ class JoinAt:
                 arrays.append(columns[output.expr.name])
             else:
                 arrays.append(evaluate(output.expr, columns, count))
-        return pa.Table.from_arrays(arrays, schema=join_schema(self.plan))
+        return pa.Table.from_arrays(arrays, schema=schema_of(self.plan.outputs))
 
     def _of_table(self, place: int, vids: Ids, wanted: set[str]) -> dict[str, pa.Array]:
         """Columns of an ordinary table's rows, in the versions that the results have."""
@@ -300,7 +301,3 @@ class JoinAt:
 def segments_from(segments: list[Segment], position: int) -> list[Segment]:
     """Those that end after a position."""
     return [segment for segment in segments if segment.end > position]
-
-
-def join_schema(plan: JoinPlan) -> pa.Schema:
-    return pa.schema([pa.field(o.name, o.type.to_arrow()) for o in plan.outputs])

@@ -19,6 +19,7 @@ from penstock.operators.resample import stream
 from penstock.operators.resample.nearest import Resampler, key_codes
 from penstock.operators.resample.stream import Room, StreamWindow, TimedRows, read_rows, rows_at
 from penstock.sql.plan import Resampling, resample_name
+from penstock.sql.plan.output import schema_of
 
 _PLACE = "_place"
 
@@ -145,8 +146,8 @@ def answer_of(plan: Resampling, sampled: ResampledRows) -> SampleAnswer:
     if plan.having is not None:
         kept = np.flatnonzero(evaluate_mask(plan.having, columns, len(kept)))
         columns = {name: column.take(pa.array(kept)) for name, column in columns.items()}
-    schema = pa.schema([pa.field(o.name, o.type.to_arrow()) for o in plan.outputs])
-    table = pa.Table.from_arrays([evaluate(o.expr, columns, len(kept)) for o in plan.outputs], schema=schema)
+    arrays = [evaluate(o.expr, columns, len(kept)) for o in plan.outputs]
+    table = pa.Table.from_arrays(arrays, schema=schema_of(plan.outputs))
     positions = sampled.rows.found.positions[kept]
     if plan.sorted is None:
         return SampleAnswer(table, positions)

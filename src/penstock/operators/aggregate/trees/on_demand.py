@@ -30,6 +30,7 @@ from penstock.operators.sparksql.moments import moment_of
 from penstock.pipeline.spark_sql import Moment
 from penstock.settings import Settings
 from penstock.sql.plan import Aggregate, OnDemand, SparkPlan, TreePlan
+from penstock.sql.plan.output import schema_of
 from penstock.sql.planning.aggregate.on_demand import EVERY_ROW
 from penstock.types import BIGINT
 from penstock.views.answer_store import AnswerStore
@@ -178,8 +179,8 @@ def _row(asked: OnDemand, totals: dict[Expr, Totals]) -> pa.Table:
         f"#{place}": pa.array([value], a.type.to_arrow())
         for place, (value, a) in enumerate(zip(values, asked.aggregates, strict=True))
     }
-    schema = pa.schema([pa.field(o.name, o.type.to_arrow()) for o in asked.outputs])
-    return pa.Table.from_arrays([evaluate(o.expr, columns, 1) for o in asked.outputs], schema=schema)
+    arrays = [evaluate(o.expr, columns, 1) for o in asked.outputs]
+    return pa.Table.from_arrays(arrays, schema=schema_of(asked.outputs))
 
 
 @dataclass(slots=True)
