@@ -254,7 +254,7 @@ class Database(Parts):
         self.costs.note_cycle(record, fold_ms)
         self._take_poisoned()
         self.usage.save_sometimes(known)
-        self.on_demand.tidy(known)
+        self.on_demand.trees.tidy(known)
         if self.standing.finished != finished:
             self.observer.follow()
 

@@ -151,8 +151,7 @@ class JoinAt:
         picked = self.results.inside(first, end, low, high, after)
         if len(picked.numbers) == 0:
             return picked.numbers
-        positions = picked.positions(len(self.inputs))
-        kept = np.logical_and.reduce([p >= s.floor for p, s in zip(positions, self.inputs, strict=True)])
+        kept = self.are_kept(picked)
         if len(set(spans)) > 1:
             picked = picked.keep(kept)
             positions, kept = picked.positions(len(self.inputs)), np.ones(len(picked.numbers), np.bool_)
@@ -161,6 +160,12 @@ class JoinAt:
                 kept &= (times >= low) & (times <= high)
         numbers: Ids = picked.numbers[kept]
         return numbers
+
+    def are_kept(self, picked: ChosenResults) -> np.ndarray:
+        """Which results have all tuples still in the log."""
+        positions = picked.positions(len(self.inputs))
+        kept: np.ndarray = np.logical_and.reduce([p >= s.floor for p, s in zip(positions, self.inputs, strict=True)])
+        return kept
 
     def _times(self, place: int, positions: Ids) -> Ids:
         columns = self._fetch(place, positions, {TIME_COLUMN})
@@ -223,9 +228,7 @@ class JoinAt:
         if len(alone):
             parts.append(self._project({0: np.sort(alone)}, len(alone), None))
         if len(picked.numbers):
-            positions = picked.positions(len(self.inputs))
-            kept = np.logical_and.reduce([p >= s.floor for p, s in zip(positions, self.inputs, strict=True)])
-            parts.append(self.project(picked.keep(kept)))
+            parts.append(self.project(picked.keep(self.are_kept(picked))))
         return pa.concat_tables(parts)
 
     def rows_by_time(self, ids: Ids, limit: int | None = None) -> pa.Table:

@@ -60,12 +60,6 @@ class AggregatesOnDemand:
             totals, moment, cycle = self._totals(plan, asked)
         return Evaluation(_row(asked, totals), cycle, moment.now_us, time.monotonic() - began)
 
-    def tidy(self, queries: Container[int]) -> None:
-        self.trees.tidy(queries)
-
-    def memory_of(self, query_id: int) -> int:
-        return self.trees.memory_of(query_id)
-
     def _totals(self, plan: SparkPlan, asked: OnDemand) -> tuple[dict[Expr, Totals], Moment, int]:
         """By argument of the aggregates, what is known of the rows inside the window."""
         with self._standing.locked() as store:
@@ -130,7 +124,7 @@ class AggregatesOnDemand:
 
     def _of_join(self, query_id: int, column: Expr, rows: JoinRows, reader: TimeWindow | None, now_us: int) -> Totals:
         """Totals of results with all tuples inside the window of the join and the latest tuple inside the reader's window."""
-        span = rows.span()
+        span = rows.held.span()
         if span is None:
             return Totals.none(kind_of(column))
         begin, _ = span
