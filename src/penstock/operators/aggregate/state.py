@@ -16,13 +16,13 @@ from penstock.cycle.commit_files import ResultRow
 from penstock.cycle.folder import DataFolder
 from penstock.expr.windows import FOREVER
 from penstock.operators.aggregate import payload
-from penstock.operators.aggregate.answer_cache import AnswerCache
 from penstock.operators.aggregate.edge_rows import EdgeCache
 from penstock.operators.aggregate.family import FamilyStore, MeasureStore
 from penstock.operators.aggregate.latch import LatchFamily
 from penstock.operators.aggregate.over_joins.family import ResultsFamily
 from penstock.operators.aggregate.partials.tiles import TileStore
 from penstock.operators.aggregate.shape import Measure, family_name, family_of, measure_name, measures_of
+from penstock.operators.aggregate.within import AnswerCache
 from penstock.operators.base.ranges import from_position
 from penstock.operators.base.state import OperatorState
 from penstock.sql.plan import AggregatePlan, Plan, QueryAggregatePlan

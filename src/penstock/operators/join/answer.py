@@ -27,7 +27,7 @@ from penstock.operators.join.steps.results import EARLIEST
 from penstock.operators.select.delivered_windows import DeliveredWindows
 from penstock.sql.plan import JoinPlan
 from penstock.sql.plan.output import schema_of
-from penstock.streams.log.segments import Segment, list_what_is_there, lost_position, missing_file
+from penstock.streams.log.segments import list_what_is_there, lost_position, missing_file
 from penstock.views.query_state import NEVER
 
 
@@ -293,14 +293,10 @@ class JoinAt:
         table_id = self.inputs[place].table.id
         segments = list_what_is_there(self.log, table_id)
         for first in positions.tolist():
-            lost = lost_position(self.log, table_id, segments_from(segments, first), first, first + 1)
+            after = [segment for segment in segments if segment.end > first]
+            lost = lost_position(self.log, table_id, after, first, first + 1)
             if lost is not None:
                 raise missing_file(table_id, lost)
 
     def _log_reader(self, place: int) -> LogReader:
         return LogReader(self.log, self.inputs[place].table, self.inputs[place].static)
-
-
-def segments_from(segments: list[Segment], position: int) -> list[Segment]:
-    """Those that end after a position."""
-    return [segment for segment in segments if segment.end > position]
