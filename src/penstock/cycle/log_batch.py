@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from penstock.catalog.model import POSITION_COLUMN, TIME_COLUMN, VERSION_COLUMN, FlatColumn, Table
 from penstock.catalog.rows import StaticRows
-from penstock.errors import error
+from penstock.errors import PenstockError, error
 from penstock.pipeline.tasks import Unit
 from penstock.streams.log.segment_rows import read_slice
 from penstock.types import TIMESTAMP
@@ -53,6 +53,10 @@ def one_array(column: pa.ChunkedArray) -> pa.Array:
     return combined if isinstance(combined, pa.Array) else pa.concat_arrays(combined.chunks)
 
 
+def missing_rows(table_id: int, first: int, end: int) -> PenstockError:
+    return error("corrupt_segment", segment=f"{table_id}/{first:016d}-{end:016d}", detail="a file is missing")
+
+
 @dataclass(frozen=True, slots=True)
 class LogBatch:
     """A unit's rows in memory: the columns that some query asks for, by flat name."""
@@ -69,9 +73,7 @@ class LogBatch:
         schema = slice_schema(stream_fields(table, wanted))
         log = pa.concat_tables([read_slice(s, schema=schema) for s in unit.slices] or [schema.empty_table()])
         if log.num_rows != unit.end - unit.first:
-            raise error(
-                "corrupt_segment", segment=f"{table.id}/{unit.first:016d}-{unit.end:016d}", detail="a file is missing"
-            )
+            raise missing_rows(table.id, unit.first, unit.end)
         vids = log.column(VERSION_COLUMN.name).to_numpy()
         columns = flat_columns(table, wanted, log, vids, static)
         times = columns[TIME_COLUMN].cast(pa.int64()).to_numpy()

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import pyarrow as pa
 
-from penstock.errors import PenstockError, error
+from penstock.errors import error
 from penstock.operators.aggregate.approximate.brackets import CellSum, unsliced
 from penstock.operators.aggregate.correlated import with_inner
 from penstock.operators.aggregate.edge_rows import EdgeLook, concat_rows
@@ -39,7 +39,7 @@ from penstock.operators.aggregate.rows import answer_table, with_values
 from penstock.operators.aggregate.shape import SECOND_US, Measure, family_name, family_of, measures_of, slice_width
 from penstock.operators.aggregate.slicer import SlicedFamily
 from penstock.operators.aggregate.within import loose_measures, note_doubt, read_exactly
-from penstock.operators.base.log_reader import LogReader
+from penstock.operators.base.log_reader import LogReader, read_log
 from penstock.operators.base.ranges import Range
 from penstock.operators.base.row_order import sorted_rows
 from penstock.operators.base.table_answer import TableAnswer
@@ -101,13 +101,7 @@ class AggregateAt(TableAnswer):
 
     def _computed(self) -> pa.Table:
         self.plan = with_values(self.plan, self.scalars)
-        try:
-            found = self._compute(self.reader())
-        except PenstockError as failure:
-            if failure.condition != "corrupt_segment":
-                raise
-            found = self._compute(self.fresh())
-        return sorted_rows(found, self.plan.sorted)
+        return sorted_rows(read_log(self._compute, self.reader, self.fresh), self.plan.sorted)
 
     def _compute(self, log_reader: LogReader) -> pa.Table:
         span, at = self.instant.range(), self.instant

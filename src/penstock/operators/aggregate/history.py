@@ -41,9 +41,7 @@ def slice_log(log_reader: LogReader, request: SliceRequest, positions: Sequence[
 
 def ranges_with(log_reader: LogReader, positions: Range, periods: Sequence[tuple[int, int]]) -> list[Range]:
     """What of a range lies in files that may have a row in one of the (half-open) periods; a lost file is an error."""
-    lost = log_reader.lost(*positions)
-    if lost is not None:
-        raise log_reader.missing(lost)
+    log_reader.require(None, *positions)
     return list(joined(r for low, high in periods for r in log_reader.ranges(*positions, low, high - 1)))
 
 
@@ -52,9 +50,7 @@ def slice_pieces(
 ) -> Iterator[tuple[Range, list[SlicedFamily]]]:
     """Slice each of some ranges: here, or by Spark's workers where the answer may not read so many rows."""
     for first, end in pieces:
-        lost = log_reader.lost(first, end)
-        if lost is not None:
-            raise log_reader.missing(lost)
+        log_reader.require(None, first, end)
     if not log_reader.affords(sum(end - first for first, end in pieces)):
         found = log_reader.run([log_reader.source.task(_slice, request, piece) for piece in pieces])
         yield from zip(pieces, found, strict=True)

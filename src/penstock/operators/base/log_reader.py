@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +27,8 @@ from penstock.sql.plan import SelectPlan
 from penstock.sql.plan.output import schema_of
 from penstock.streams.log.segments import Segment, list_segments, lost_position, missing_file
 
+Readers = TypeVar("Readers")
+Found = TypeVar("Found")
 _BARE = slice_schema([])  # times and static versions alone
 TOGETHER_ROWS, TOGETHER_TIMES = 1 << 16, 8
 TASK_ROWS = 1 << 20  # of the log, for one task of a worker
@@ -39,6 +41,10 @@ class TimedPositions:
     positions: np.ndarray
     times: np.ndarray
     vids: np.ndarray
+
+    @property
+    def nbytes(self) -> int:
+        return self.positions.nbytes + self.times.nbytes + self.vids.nbytes
 
     def take(self, chosen: np.ndarray) -> TimedPositions:
         return TimedPositions(self.positions[chosen], self.times[chosen], self.vids[chosen])
@@ -187,9 +193,9 @@ class LogReader:
         segments = self.segments()
         begins, ends = (segments[0].first, segments[-1].end) if segments else (end, end)
         for low, high in ((first, min(begins, end)), (max(ends, first), end)):  # a listing has no gaps inside
-            if len(offsets_in(blocks, low, high, 0)):
+            if low < high and (blocks is None or len(offsets_in(blocks, low, high, 0))):
                 lost = lost_position(self._log, self._table.id, segments, low, high)
-                if lost is not None and len(offsets_in(blocks, lost, high, 0)):
+                if lost is not None and (blocks is None or len(offsets_in(blocks, lost, high, 0))):
                     raise missing_file(self._table.id, lost)
 
     def times(
@@ -298,6 +304,16 @@ class LogReader:
         if len(offsets) == high - low:
             return table
         return table.take(pa.array(offsets - low))
+
+
+def read_log(work: Callable[[Readers], Found], last: Callable[[], Readers], fresh: Callable[[], Readers]) -> Found:
+    """Read the log by the last listing of its files; where that is too old, by a new one."""
+    try:
+        return work(last())
+    except PenstockError as failure:
+        if failure.condition != "corrupt_segment":
+            raise
+    return work(fresh())
 
 
 def concat_columns(parts: Sequence[pa.Array | pa.ChunkedArray]) -> pa.Array:

@@ -9,10 +9,10 @@ from typing import ClassVar, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from penstock.errors import PenstockError, expect
+from penstock.errors import expect
 from penstock.expr.windows import FOREVER
 from penstock.operators.base.answer import AnswerAt, Ids, all_rows, check_rows
-from penstock.operators.base.log_reader import LogReader, TimedPositions
+from penstock.operators.base.log_reader import LogReader, TimedPositions, read_log
 from penstock.operators.select.current_rows import CurrentRows
 from penstock.operators.select.delivered_windows import DeliveredWindows
 from penstock.operators.select.match_positions import MatchPositions
@@ -93,10 +93,4 @@ class SelectAt:
         return inside, np.setdiff1d(inside, inside_before), all_rows(self, left)
 
     def _reading(self, work: Callable[[LogReader], Read]) -> Read:
-        """Read the log by the last listing; where that is too old, by a new one."""
-        try:
-            return work(self.reader())
-        except PenstockError as failure:
-            if failure.condition != "corrupt_segment":
-                raise
-        return work(self.fresh())
+        return read_log(work, self.reader, self.fresh)
