@@ -39,8 +39,7 @@ from penstock.operators.aggregate.rollups.keeper import RollupKeeper
 from penstock.operators.aggregate.trees.on_demand import AggregatesOnDemand
 from penstock.operators.resample.once import resampled_once
 from penstock.operators.sparksql.evaluation_rows import Evaluation
-from penstock.operators.sparksql.evaluator import Evaluator
-from penstock.operators.sparksql.live_runner import LiveRunner
+from penstock.operators.sparksql.evaluator import Evaluator, LiveRunner
 from penstock.pipeline.engine import Engine
 from penstock.pipeline.spark_sql import SparkRunner
 from penstock.security.audit import Audit

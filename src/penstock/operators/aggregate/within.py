@@ -42,7 +42,7 @@ class AnswerCache:
     """The newest answers by query, cycle, window and NOW. Called under the store's lock."""
 
     def __init__(self) -> None:
-        self.kept: dict[int, WithinStats] = {}
+        self.kept: Cache[int, WithinStats] = Cache(most=MOST)
         self._answers: Cache[Key, pa.Table] = Cache(most=MOST, most_bytes=_MOST_BYTES)
 
     def get(self, key: Key) -> pa.Table | None:
@@ -101,7 +101,7 @@ def read_exactly(
     return found
 
 
-def note_doubt(kept: dict[int, WithinStats], query_id: int, plan: AggregatePlan, whole: Whole, read: bool) -> None:
+def note_doubt(kept: Cache[int, WithinStats], query_id: int, plan: AggregatePlan, whole: Whole, read: bool) -> None:
     """Remember for EXPLAIN what an answer took and how far it can be from the truth."""
     doubts: list[float] = []
     for call in plan.aggregates:
@@ -114,7 +114,6 @@ def note_doubt(kept: dict[int, WithinStats], query_id: int, plan: AggregatePlan,
             doubts += [0.0, *(found.errors[open_ones] / least).tolist()]
     if not doubts:
         return
-    facts = kept.setdefault(query_id, WithinStats())
-    if len(kept) > MOST:
-        del kept[next(iter(kept))]
+    facts = kept.get(query_id) or WithinStats()
+    kept.put(query_id, facts)
     facts.answers, facts.read, facts.doubt = facts.answers + 1, facts.read + read, max(doubts)

@@ -75,9 +75,6 @@ class Room:
             )
 
 
-ENDLESS = Room(None)
-
-
 @dataclass(frozen=True, slots=True)
 class TimedRows:
     """Rows of a stream with columns by flat name."""
@@ -106,7 +103,7 @@ def read_rows(
     times: tuple[int, int],
     predicate: Expr | None,
     asked: Sequence[Expr],
-    room: Room = ENDLESS,
+    room: Room,
 ) -> TimedRows:
     """Rows of a stream inside the window and between two times that satisfy the predicate, in log order."""
     wanted = asked if predicate is None else [*asked, predicate]
