@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,6 @@ from pyroaring import BitMap
 
 from penstock.errors import PenstockError, error
 from penstock.expr import factors, predicate_index
-from penstock.expr.bits import Words
 from penstock.expr.evaluate import evaluate_mask, evaluate_static
 from penstock.expr.expression import Call, Column, Expr, Literal, UserCall
 from penstock.expr.predicate_index import PredicateIndex
@@ -209,15 +207,6 @@ def test_queries_of_equal_meaning_share_a_row_of_the_matrix() -> None:
     matrix = index.match_matrix(columns, np.zeros(2, np.int32), pa.table({"k": pa.array([9], pa.int32())}))
     assert matrix.row_of[0] == matrix.row_of[1] and len(matrix.words) == 3
     assert matrix.words[matrix.row_of].tolist() == [[2], [2], [1], [3]]
-
-
-def test_the_matrix_lies_where_the_caller_wants_it(tmp_path: Path) -> None:
-    def mapped(shape: tuple[int, int]) -> Words:
-        return np.memmap(tmp_path / "sheet", np.uint64, "w+", shape=shape)
-
-    index = PredicateIndex([(1, None, Call("is_null", (Column("v", BIGINT),), BOOLEAN)), (2, None, None)])
-    index.match_matrix({"v": pa.array([1, None])}, np.zeros(2, np.int32), pa.table({"s": [1]}), zeros=mapped)
-    assert sorted(np.fromfile(tmp_path / "sheet", np.uint64).tolist()) == [2, 3]
 
 
 def test_thousands_of_queries_come_and_go_without_the_others_being_looked_at() -> None:

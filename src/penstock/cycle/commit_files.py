@@ -38,6 +38,18 @@ def result_batch(rows: list[ResultRow]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=RESULT_SCHEMA)
 
 
+def to_payload(table: pa.Table) -> bytes:
+    """A table as the payload of a row."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())
+
+
+def from_payload(payload: bytes) -> pa.Table:
+    return pa.ipc.open_stream(payload).read_all()
+
+
 _NAME = re.compile(r"(snapshot-)?(\d{12})\.arrow(\.\d+)?")  # with a number behind it where it was moved aside
 # What reading a damaged file can end in: its names and lengths are read before any checksum.
 _UNREADABLE = (OSError, pa.ArrowException, ValueError, KeyError, TypeError, AttributeError, OverflowError)

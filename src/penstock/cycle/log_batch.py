@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from penstock.catalog.model import POSITION_COLUMN, TIME_COLUMN, VERSION_COLUMN, FlatColumn, Table
 from penstock.catalog.rows import StaticRows
-from penstock.errors import error
+from penstock.errors import PenstockError, error
 from penstock.pipeline.tasks import Unit
 from penstock.streams.log.segment_rows import read_slice
 from penstock.types import TIMESTAMP
@@ -38,19 +38,23 @@ def flat_columns(
 ) -> dict[str, pa.Array]:
     """The wanted columns (and ts) of log rows: fields from the log, static values by version."""
     flat: Mapping[str, FlatColumn] = {c.name: c for c in table.flat_columns()}
-    columns = {f.name: _one(log.column(f.source)) for f in stream_fields(table, wanted)}
-    columns[TIME_COLUMN] = _one(log.column(TIME_COLUMN))
+    columns = {f.name: one_array(log.column(f.source)) for f in stream_fields(table, wanted)}
+    columns[TIME_COLUMN] = one_array(log.column(TIME_COLUMN))
     names = [n for n in set(wanted) if n in flat and flat[n].origin == "static"]
     if names:
         versions, index = static.versions(), pa.array(vids)
         for name in names:
-            columns[name] = _one(versions.column(name).take(index))
+            columns[name] = one_array(versions.column(name).take(index))
     return columns
 
 
-def _one(column: pa.ChunkedArray) -> pa.Array:
+def one_array(column: pa.ChunkedArray) -> pa.Array:
     combined = column.combine_chunks()
     return combined if isinstance(combined, pa.Array) else pa.concat_arrays(combined.chunks)
+
+
+def missing_rows(table_id: int, first: int, end: int) -> PenstockError:
+    return error("corrupt_segment", segment=f"{table_id}/{first:016d}-{end:016d}", detail="a file is missing")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +73,7 @@ class LogBatch:
         schema = slice_schema(stream_fields(table, wanted))
         log = pa.concat_tables([read_slice(s, schema=schema) for s in unit.slices] or [schema.empty_table()])
         if log.num_rows != unit.end - unit.first:
-            raise error(
-                "corrupt_segment", segment=f"{table.id}/{unit.first:016d}-{unit.end:016d}", detail="a file is missing"
-            )
+            raise missing_rows(table.id, unit.first, unit.end)
         vids = log.column(VERSION_COLUMN.name).to_numpy()
         columns = flat_columns(table, wanted, log, vids, static)
         times = columns[TIME_COLUMN].cast(pa.int64()).to_numpy()

@@ -39,8 +39,7 @@ from penstock.operators.aggregate.rollups.keeper import RollupKeeper
 from penstock.operators.aggregate.trees.on_demand import AggregatesOnDemand
 from penstock.operators.resample.once import resampled_once
 from penstock.operators.sparksql.evaluation_rows import Evaluation
-from penstock.operators.sparksql.evaluator import Evaluator
-from penstock.operators.sparksql.live_runner import LiveRunner
+from penstock.operators.sparksql.evaluator import Evaluator, LiveRunner
 from penstock.pipeline.engine import Engine
 from penstock.pipeline.spark_sql import SparkRunner
 from penstock.security.audit import Audit
@@ -254,7 +253,7 @@ class Database(Parts):
         self.costs.note_cycle(record, fold_ms)
         self._take_poisoned()
         self.usage.save_sometimes(known)
-        self.on_demand.tidy(known)
+        self.on_demand.trees.tidy(known)
         if self.standing.finished != finished:
             self.observer.follow()
 

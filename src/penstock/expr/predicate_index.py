@@ -9,7 +9,7 @@ so the mask of a static predicate only grows; a new version costs its own evalua
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -116,10 +116,6 @@ def _vectors_at_once(rows: int) -> int:
     return max(1, _VECTORS_MAX_BYTES // (8 * max(words_for(rows), 1)))
 
 
-def _zeros(shape: tuple[int, int]) -> Words:
-    return np.zeros(shape, np.uint64)
-
-
 @dataclass(frozen=True, slots=True)
 class _Layout:
     """The index as arrays, valid until a query is added or removed. Rows of the matrix with the same mask stand together."""
@@ -194,17 +190,14 @@ class PredicateIndex:
             self._known = _Layout(numbers[by_number], rows[answers[by_number]], used, places, used_masks)
         return self._known
 
-    def match_matrix(
-        self, columns: Columns, vids: Int32s, versions: pa.Table, zeros: Callable[[tuple[int, int]], Words] = _zeros
-    ) -> Matrix:
+    def match_matrix(self, columns: Columns, vids: Int32s, versions: pa.Table) -> Matrix:
         """Every query's answer as a row of bits.
 
         `columns` holds the stream's columns, `vids` each row's static version, `versions` the static columns by
-        vid. Static columns are gathered only for factors that mix them with stream columns. `zeros` gives the
-        memory for the matrix: a caller that writes it to a file may give the mapped file.
+        vid. Static columns are gathered only for factors that mix them with stream columns.
         """
         layout = self._layout()
-        words = zeros((len(layout.selections), words_for(len(vids))))
+        words = np.zeros((len(layout.selections), words_for(len(vids))), np.uint64)
         counts = np.zeros(len(words), np.int64)
         batch, at_once = self._look_at(columns, vids, versions), _vectors_at_once(len(vids))
         step = max(len(words), 1) if len(layout.used_masks) <= at_once else at_once

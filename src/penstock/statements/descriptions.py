@@ -79,7 +79,9 @@ def _describe_query(session: Session, definition: QueryDefinition, answer: Query
     message = definition.quarantined or message
     state, progress = _state(session, definition, plan, answer, message)
     kept = answer is not None or plan.spark is not None
-    memory = session.standing.memory_of(definition.id) + session.on_demand.memory_of(definition.id) if kept else None
+    memory = (
+        session.standing.memory_of(definition.id) + session.on_demand.trees.memory_of(definition.id) if kept else None
+    )
     return {
         "name": definition.name,
         "id": definition.id,

@@ -13,7 +13,7 @@ from penstock.expr.windows import AnyWindow
 from penstock.operators.base.answer import AnswerAt
 from penstock.operators.base.log_access import LogAccess
 from penstock.operators.base.table_answer import TableAnswer
-from penstock.operators.base.view import AnswerOwner, KernelView
+from penstock.operators.base.view import AnswerOwner, View
 from penstock.sql.plan import Plan
 from penstock.views.answer_store import AnswerStore
 from penstock.views.feed import Mark
@@ -38,7 +38,7 @@ class TallyAt(TableAnswer):
         return pa.table({self.name: pa.array([self.count], pa.int64())})
 
 
-class TallyView(KernelView):
+class TallyView(View):
     """Counts of readings since a time."""
 
     def at(self, views: AnswerOwner, query: QueryDefinition, mark: Mark, log: LogAccess, asked: bool) -> AnswerAt:

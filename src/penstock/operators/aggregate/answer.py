@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import pyarrow as pa
 
-from penstock.errors import PenstockError, error
+from penstock.errors import error
 from penstock.operators.aggregate.approximate.brackets import CellSum, unsliced
 from penstock.operators.aggregate.correlated import with_inner
 from penstock.operators.aggregate.edge_rows import EdgeLook, concat_rows
-from penstock.operators.aggregate.family import FamilyStore, number_groups, numbered
+from penstock.operators.aggregate.family import FamilyStore, numbered, numbered_cells
 from penstock.operators.aggregate.groups import Groups
 from penstock.operators.aggregate.history import (
     READ_ROWS,
@@ -32,13 +32,15 @@ from penstock.operators.aggregate.partials.cell_sums import (
     combine,
     merge_combined,
 )
+from penstock.operators.aggregate.partials.cells import no_cells
 from penstock.operators.aggregate.rollups.notices import RolledUpNote, note_of
 from penstock.operators.aggregate.rollups.rollup_read import RollupRange, RollupSource
 from penstock.operators.aggregate.rows import answer_table, with_values
 from penstock.operators.aggregate.shape import SECOND_US, Measure, family_name, family_of, measures_of, slice_width
 from penstock.operators.aggregate.slicer import SlicedFamily
 from penstock.operators.aggregate.within import loose_measures, note_doubt, read_exactly
-from penstock.operators.base.log_reader import LogReader
+from penstock.operators.base.log_reader import LogReader, read_log
+from penstock.operators.base.ranges import Range
 from penstock.operators.base.row_order import sorted_rows
 from penstock.operators.base.table_answer import TableAnswer
 from penstock.operators.select.window_cut import WindowAt
@@ -99,13 +101,7 @@ class AggregateAt(TableAnswer):
 
     def _computed(self) -> pa.Table:
         self.plan = with_values(self.plan, self.scalars)
-        try:
-            found = self._compute(self.reader())
-        except PenstockError as failure:
-            if failure.condition != "corrupt_segment":
-                raise
-            found = self._compute(self.fresh())
-        return sorted_rows(found, self.plan.sorted)
+        return sorted_rows(read_log(self._compute, self.reader, self.fresh), self.plan.sorted)
 
     def _compute(self, log_reader: LogReader) -> pa.Table:
         span, at = self.instant.range(), self.instant
@@ -141,16 +137,12 @@ class AggregateAt(TableAnswer):
             read += [(needed, sliced) for sliced in slice_log(log_reader, request, ranges)]
         with self.locked():
             for needed, sliced in read:
-                numbers = number_groups(groups, sliced)
-                for (measure, each), cells in zip(needed, sliced.cells, strict=True):
-                    own = replace(cells, groups=numbers[cells.groups])
+                for (measure, each), own in zip(needed, numbered_cells(groups, sliced), strict=True):
                     if each.only or len(each.groups):
                         own = own.take(each.of_these(own.groups))
                     parts[measure].append(combine(own, measure.make(), panes))
             for sliced in rolled.parts if rolled is not None else ():
-                numbers = number_groups(groups, sliced)
-                for measure, cells in zip(measures, sliced.cells, strict=True):
-                    own = replace(cells, groups=numbers[cells.groups])
+                for measure, own in zip(measures, numbered_cells(groups, sliced), strict=True):
                     parts[measure].append(combine(own, measure.make(), panes))
             whole = with_inner(self.plan, {m: merge_combined(p, m.make()) for m, p in parts.items()}, groups)
         loose = loose_measures(self.plan, whole) if self.plan.is_approximate else []
@@ -159,13 +151,24 @@ class AggregateAt(TableAnswer):
 
             def known(sliced: SlicedFamily) -> Ints:
                 with self.locked():
-                    return number_groups(groups, sliced)
+                    return numbered(groups, sliced.keys)
 
             whole |= read_exactly(log_reader, self.plan, loose, whole, exact, known)
         with self.locked() as store:
             if self.plan.is_approximate:
                 note_doubt(store.slices.said.kept, self.query_id, self.plan, whole, bool(loose))
             return answer_table(self.plan, whole, groups, min(high, at.now_us or 0))
+
+    def _sum_rows(
+        self, log_reader: LogReader, request: SliceRequest, positions: Sequence[Range], groups: Groups
+    ) -> dict[Measure, CombinedCells]:
+        """The sums of rows alone, of groups that only this answer numbers."""
+        panes = self.plan.panes
+        parts = {m: [combine(no_cells(m.make()), m.make(), panes)] for m in request.measures}
+        for sliced in slice_log(log_reader, request, positions):
+            for measure, own in zip(request.measures, numbered_cells(groups, sliced), strict=True):
+                parts[measure].append(combine(own, measure.make(), panes))
+        return {m: merge_combined(p, m.make()) for m, p in parts.items()}
 
     def _edges(
         self, log_reader: LogReader, rest: UncoveredRows, groups: Groups, look: CellRange, needed: list[Measure]
@@ -182,7 +185,7 @@ class AggregateAt(TableAnswer):
             return None
         request = SliceRequest(family, measures, SECOND_US)
         for piece in missing:
-            found = list(read_rows(log_reader, request, [piece]))
+            found = read_rows(log_reader, request, piece)
             with self.locked():
                 own = [replace(part, groups=numbered(groups, part.keys)[part.groups], keys=[]) for part in found]
             edges.put(piece, concat_rows(own))

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import pyarrow as pa
 
 from penstock.cache import Cache
 from penstock.expr.expression import Expr
@@ -21,6 +20,7 @@ from penstock.operators.aggregate.partials.cell_sums import CellRange, CombinedC
 from penstock.operators.aggregate.partials.slices import slice_rows
 from penstock.operators.aggregate.shape import Measure
 from penstock.operators.aggregate.slicer import FamilyRows
+from penstock.operators.base.log_reader import concat_columns
 from penstock.operators.base.ranges import Range, joined
 
 PAGE_ROWS = 1 << 12
@@ -204,10 +204,5 @@ def concat_rows(parts: Sequence[FamilyRows]) -> FamilyRows:
     times, positions, groups = (
         np.concatenate([getattr(part, name) for part in parts]) for name in ("times", "positions", "groups")
     )
-    arguments = {expr: _one_array([part.arguments[expr] for part in parts]) for expr in parts[0].arguments}
+    arguments = {expr: concat_columns([part.arguments[expr] for part in parts]) for expr in parts[0].arguments}
     return FamilyRows(times, positions, groups, [], arguments)
-
-
-def _one_array(parts: Sequence[pa.Array | pa.ChunkedArray]) -> pa.Array:
-    chunks = [c for part in parts for c in (part.chunks if isinstance(part, pa.ChunkedArray) else [part])]
-    return pa.concat_arrays(chunks)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from penstock.expr.windows import RowsWindow
-from penstock.operators.aggregate.answer_cache import WithinStats
 from penstock.operators.aggregate.over_joins.slices import SLICE_US
 from penstock.operators.aggregate.shape import measures_of, slice_width
 from penstock.operators.aggregate.state import SliceStore
+from penstock.operators.aggregate.within import WithinStats
 from penstock.sql.explain.notation import amount
 from penstock.sql.plan import AggregatePlan, ScalarSubquery
 from penstock.types import format_duration

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -20,8 +20,6 @@ from penstock.operators.aggregate.partials.tiles import ALWAYS, TileStore
 from penstock.operators.aggregate.shape import Family, Measure, measure_name
 from penstock.operators.aggregate.slicer import SlicedFamily
 from penstock.operators.base.ranges import Range, Ranges, joined, outside
-
-FEW_GROUPS = 1000
 
 
 @dataclass(slots=True)
@@ -65,14 +63,13 @@ class FamilyStore:
 
     def put(self, measures: list[Measure], gap: Range, parts: list[SlicedFamily]) -> None:
         """Add the cells of a range, unless another thread has added them meanwhile."""
-        numbers = [number_groups(self.groups, sliced) for sliced in parts]
+        renumbered = [numbered_cells(self.groups, sliced) for sliced in parts]
         for place, measure in enumerate(measures):
             known = self.measures.get(measure)
             if known is None or outside(known.covered, *gap) != [gap]:
                 continue
-            for sliced, own in zip(parts, numbers, strict=True):
-                cells = sliced.cells[place]
-                known.cells.put(renumbered(cells, own[cells.groups]))
+            for cells in renumbered:
+                known.cells.put(cells[place])
             known.covered = joined([*known.covered, gap])
 
     def fold(self, told: payload.CellBatch) -> None:
@@ -106,13 +103,11 @@ class FamilyStore:
     def renumber(self) -> None:
         """Forget the keys of groups that have no cells, once they are most of them."""
         used = np.unique(np.concatenate([known.cells.used_groups() for known in self.measures.values()]))
-        if len(self.groups) < 2 * len(used) + FEW_GROUPS:
-            return
-        groups, numbers = Groups(), np.zeros(len(self.groups), np.int64)
-        numbers[used] = groups.number(self.groups.keys(used))
-        for known in self.measures.values():
-            known.cells.renumber(numbers)
-        self.groups = groups
+        left = self.groups.without_unused(used)
+        if left is not None:
+            self.groups, numbers = left
+            for known in self.measures.values():
+                known.cells.renumber(numbers)
 
     def empty(self) -> None:
         """Forget everything; the next answer slices the log again."""
@@ -148,15 +143,12 @@ class FamilyStore:
         return self.groups.nbytes + sum(known.cells.nbytes for known in self.measures.values())
 
 
-def number_groups(groups: Groups, sliced: SlicedFamily) -> Ints:
-    """A family's numbers of the groups that were sliced."""
-    return numbered(groups, sliced.keys)
+def numbered_cells(groups: Groups, sliced: SlicedFamily) -> list[Cells]:
+    """The cells of each measure that were sliced, with a family's numbers of their groups."""
+    numbers = numbered(groups, sliced.keys)
+    return [replace(cells, groups=numbers[cells.groups]) for cells in sliced.cells]
 
 
 def numbered(groups: Groups, keys: list[pa.Array]) -> Ints:
     """A family's numbers of groups by their keys; one group without keys."""
     return groups.number(list(zip(*(key.to_pylist() for key in keys), strict=True)) if keys else [()])
-
-
-def renumbered(cells: Cells, groups: Ints) -> Cells:
-    return Cells(cells.starts, cells.widths, groups, cells.firsts, cells.lasts, cells.rows, cells.state)

@@ -14,6 +14,7 @@ from penstock.operators.aggregate.partials.objects import size_of
 from penstock.types import Type
 
 Key = tuple[Any, ...]
+FEW_GROUPS = 1000
 _BESIDE = 140  # about what a tuple and its place in the dictionary take, beside its values
 _NAN = math.nan  # one object, so that NaNs are equal in a tuple
 
@@ -46,6 +47,14 @@ class Groups:
 
     def keys(self, groups: Ints) -> list[Key]:
         return [self._keys[g] for g in groups.tolist()]
+
+    def without_unused(self, used: Ints) -> tuple[Groups, Ints] | None:
+        """The used groups alone, and by their numbers here the new ones; None until most groups are unused."""
+        if len(self) < 2 * len(used) + FEW_GROUPS:
+            return None
+        groups, numbers = Groups(), np.zeros(len(self), np.int64)
+        numbers[used] = groups.number(self.keys(used))
+        return groups, numbers
 
     @property
     def nbytes(self) -> int:

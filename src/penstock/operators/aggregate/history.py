@@ -14,7 +14,7 @@ from penstock.expr.predicate_index import PredicateIndex
 from penstock.operators.aggregate.partials.base import Ints
 from penstock.operators.aggregate.shape import Family, Measure, columns_needed
 from penstock.operators.aggregate.slicer import Batch, FamilyRows, SlicedFamily, family_rows, slice_family
-from penstock.operators.base.log_reader import LogReader, LogSource
+from penstock.operators.base.log_reader import LogReader
 from penstock.operators.base.ranges import Range, joined
 
 READ_ROWS = 1 << 18
@@ -41,9 +41,7 @@ def slice_log(log_reader: LogReader, request: SliceRequest, positions: Sequence[
 
 def ranges_with(log_reader: LogReader, positions: Range, periods: Sequence[tuple[int, int]]) -> list[Range]:
     """What of a range lies in files that may have a row in one of the (half-open) periods; a lost file is an error."""
-    lost = log_reader.lost(*positions)
-    if lost is not None:
-        raise log_reader.missing(lost)
+    log_reader.require(None, *positions)
     return list(joined(r for low, high in periods for r in log_reader.ranges(*positions, low, high - 1)))
 
 
@@ -52,28 +50,14 @@ def slice_pieces(
 ) -> Iterator[tuple[Range, list[SlicedFamily]]]:
     """Slice each of some ranges: here, or by Spark's workers where the answer may not read so many rows."""
     for first, end in pieces:
-        lost = log_reader.lost(first, end)
-        if lost is not None:
-            raise log_reader.missing(lost)
+        log_reader.require(None, first, end)
     if not log_reader.affords(sum(end - first for first, end in pieces)):
-        found = log_reader.run([_SliceTask(log_reader.source, request, piece) for piece in pieces])
+        found = log_reader.run([log_reader.source.task(_slice, request, piece) for piece in pieces])
         yield from zip(pieces, found, strict=True)
         return
     index = _index_of(request)
     for piece in pieces:
-        yield piece, list(_slice(log_reader, request, index, piece))
-
-
-@dataclass(frozen=True, slots=True)
-class _SliceTask:
-    """Slice one range in a worker."""
-
-    source: LogSource
-    request: SliceRequest
-    piece: Range
-
-    def __call__(self) -> list[SlicedFamily]:
-        return list(_slice(self.source.open(), self.request, _index_of(self.request), self.piece))
+        yield piece, _slice(log_reader, request, piece, index)
 
 
 def _index_of(request: SliceRequest) -> PredicateIndex | None:
@@ -83,25 +67,23 @@ def _index_of(request: SliceRequest) -> PredicateIndex | None:
 
 
 def _slice(
-    log_reader: LogReader, request: SliceRequest, index: PredicateIndex | None, piece: Range
-) -> Iterator[SlicedFamily]:
-    for batch, chosen in _batches(log_reader, request, index, piece):
-        yield slice_family(request.family, request.measures, batch, chosen, request.width)
+    log_reader: LogReader, request: SliceRequest, piece: Range, index: PredicateIndex | None = None
+) -> list[SlicedFamily]:
+    batches = _batches(log_reader, request, piece, index)
+    return [slice_family(request.family, request.measures, batch, chosen, request.width) for batch, chosen in batches]
 
 
-def read_rows(log_reader: LogReader, request: SliceRequest, positions: Sequence[Range]) -> Iterator[FamilyRows]:
-    """The rows themselves, of ranges of positions that the answer may read here."""
-    index = _index_of(request)
-    for piece in positions:
-        for batch, chosen in _batches(log_reader, request, index, piece):
-            yield family_rows(request.family, request.measures, batch, chosen)
+def read_rows(log_reader: LogReader, request: SliceRequest, piece: Range) -> list[FamilyRows]:
+    """The rows themselves, of a range of positions that the answer may read here."""
+    batches = _batches(log_reader, request, piece)
+    return [family_rows(request.family, request.measures, batch, chosen) for batch, chosen in batches]
 
 
 def _batches(
-    log_reader: LogReader, request: SliceRequest, index: PredicateIndex | None, piece: Range
+    log_reader: LogReader, request: SliceRequest, piece: Range, index: PredicateIndex | None = None
 ) -> Iterator[tuple[Batch, Ints]]:
-    """What the log has of a range, and which of its rows are wanted."""
-    versions = log_reader.static.versions()
+    """What the log has of a range, and which of its rows are wanted. `index`: that of the request, where it is made already."""
+    versions, index = log_reader.static.versions(), index if index is not None else _index_of(request)
     for start, vids, columns in log_reader.runs(*piece, columns_needed(request.family, request.measures)):
         chosen = np.arange(len(vids))
         if index is not None:

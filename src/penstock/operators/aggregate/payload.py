@@ -10,6 +10,7 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
+from penstock.cycle.commit_files import from_payload, to_payload
 from penstock.operators.aggregate.partials.base import Ints, Mergeable, State
 from penstock.operators.aggregate.partials.cells import Cells
 from penstock.operators.aggregate.partials.slices import number_groups
@@ -61,14 +62,11 @@ def to_bytes(
     header: dict[str, Any] = {"family": family, "measures": list(measures), "ranges": [list(r) for r in ranges]}
     header |= {"about": about} if about else {}
     table = pa.table(columns).replace_schema_metadata({"slices": orjson.dumps(header)})
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return bytes(sink.getvalue())
+    return to_payload(table)
 
 
 def from_bytes(payload: bytes) -> CellBatch:
-    table = pa.ipc.open_stream(payload).read_all()
+    table = from_payload(payload)
     header = orjson.loads(table.schema.metadata[b"slices"])
     ranges = [(first, end) for first, end in header["ranges"]]
     return CellBatch(header["family"], header["measures"], ranges, table, header.get("about", {}))

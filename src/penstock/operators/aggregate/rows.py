@@ -18,6 +18,7 @@ from penstock.operators.aggregate.partials.cell_sums import CombinedCells
 from penstock.operators.aggregate.shape import Measure, measure_of
 from penstock.operators.base.table_answer import TableAnswer
 from penstock.sql.plan import WINDOW_END, WINDOW_START, AggregatePlan, Output, aggregate_name, key_name, scalar_name
+from penstock.sql.plan.output import schema_of
 from penstock.types import TIMESTAMP
 
 
@@ -59,8 +60,7 @@ def projected(plan: AggregatePlan, columns: dict[str, pa.Array], count: int) -> 
         columns, count = {name: column.take(kept) for name, column in columns.items()}, len(kept)
     outputs = (*plan.outputs, *(plan.sorted.hidden if plan.sorted is not None else ()))
     arrays = [evaluate(output.expr, columns, count) for output in outputs]
-    schema = pa.schema([pa.field(o.name, o.type.to_arrow()) for o in outputs])
-    return pa.Table.from_arrays(arrays, schema=schema)
+    return pa.Table.from_arrays(arrays, schema=schema_of(outputs))
 
 
 def _in_order(plan: AggregatePlan, columns: dict[str, pa.Array]) -> dict[str, pa.Array]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -67,7 +67,7 @@ def slice_family(
     cells = []
     for measure in measures:
         found = sliced.aggregate(measure.make(), [rows.arguments[a] for a in measure.arguments])
-        cells.append(Cells(found.starts, found.widths, inverse, found.firsts, found.lasts, found.rows, found.state))
+        cells.append(replace(found, groups=inverse))
     return SlicedFamily([key.take(pa.array(used)) for key in rows.keys], cells)
 
 

@@ -7,6 +7,7 @@ sliced yet; then the next answer slices it (`history`). So nothing here can be w
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -15,13 +16,13 @@ from penstock.cycle.commit_files import ResultRow
 from penstock.cycle.folder import DataFolder
 from penstock.expr.windows import FOREVER
 from penstock.operators.aggregate import payload
-from penstock.operators.aggregate.answer_cache import AnswerCache
 from penstock.operators.aggregate.edge_rows import EdgeCache
-from penstock.operators.aggregate.family import FamilyStore, MeasureStore, renumbered
+from penstock.operators.aggregate.family import FamilyStore, MeasureStore
 from penstock.operators.aggregate.latch import LatchFamily
 from penstock.operators.aggregate.over_joins.family import ResultsFamily
 from penstock.operators.aggregate.partials.tiles import TileStore
 from penstock.operators.aggregate.shape import Measure, family_name, family_of, measure_name, measures_of
+from penstock.operators.aggregate.within import AnswerCache
 from penstock.operators.base.ranges import from_position
 from penstock.operators.base.state import OperatorState
 from penstock.sql.plan import AggregatePlan, Plan, QueryAggregatePlan
@@ -231,7 +232,7 @@ class SliceStore(OperatorState):
                 cells = known.cells.view()
                 used, inverse = np.unique(cells.groups, return_inverse=True)
                 keys = family.groups.columns(used, types)
-                one = renumbered(cells, inverse)
+                one = replace(cells, groups=inverse)
                 partials = {measure_name(measure): known.cells.partial}
                 data = payload.to_bytes(name, partials, known.covered, keys, [one], family.about(measure))
                 yield family.family.table_id, "slices", 0, 0, data

@@ -11,18 +11,16 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.catalog.model import QueryDefinition
-from penstock.catalog.rows import StaticRows
 from penstock.cycle.offset import Offset
 from penstock.errors import PenstockError, error, expect
 from penstock.expr.windows import AnyWindow, Bound, JoinWindows, RowsWindow, TimeWindow, Window
 from penstock.operators.aggregate.answer import AggregateAt
 from penstock.operators.aggregate.correlated import with_inner
-from penstock.operators.aggregate.family import number_groups
+from penstock.operators.aggregate.family import numbered_cells
 from penstock.operators.aggregate.groups import Groups
 from penstock.operators.aggregate.history import AtPositions, SliceRequest, slice_log
 from penstock.operators.aggregate.latch import LatchFamily
 from penstock.operators.aggregate.partials.cell_sums import CombinedCells, combine, merge_combined
-from penstock.operators.aggregate.partials.cells import no_cells
 from penstock.operators.aggregate.per_window import answer_by_window
 from penstock.operators.aggregate.rollups.notices import together
 from penstock.operators.aggregate.rollups.rollup_read import find_source
@@ -31,7 +29,7 @@ from penstock.operators.aggregate.shape import SECOND_US, Measure, family_of, me
 from penstock.operators.base.answer import AnswerAt
 from penstock.operators.base.log_access import LogAccess
 from penstock.operators.base.log_reader import LogReader
-from penstock.operators.base.view import AnswerOwner, KernelView, QueryAt
+from penstock.operators.base.view import AnswerOwner, QueryAt, View
 from penstock.operators.select.window_cut import WindowAt, WindowMatches, newest_counted
 from penstock.sql.plan import AggregatePlan, Plan
 from penstock.views.answer_store import AnswerStore
@@ -84,9 +82,7 @@ class LatchAt(AggregateAt):
         read = list(slice_log(log_reader, SliceRequest(family_of(self.plan), measures, SECOND_US), missed))
         with self.locked():
             for sliced in read:
-                numbers = number_groups(groups, sliced)
-                for measure, cells in zip(measures, sliced.cells, strict=True):
-                    own = replace(cells, groups=numbers[cells.groups])
+                for measure, own in zip(measures, numbered_cells(groups, sliced), strict=True):
                     parts[measure].append(combine(own, measure.make(), None))
             whole = {m: merge_combined(p, m.make()) for m, p in parts.items()}
             return answer_table(self.plan, whole, groups, self.now_us or 0)
@@ -114,22 +110,14 @@ class NewestRowsAt(AggregateAt):
     """The answer at a cycle. `counted` gives the rows that the window counts: of passing sensors, before stream predicates."""
 
     counted: WindowMatches = field(kw_only=True)
-    static: StaticRows = field(kw_only=True)
 
     def _compute(self, log_reader: LogReader) -> pa.Table:
-        window = self.instant.window
-        assert isinstance(window, RowsWindow)
-        positions = newest_counted(self.counted, self.instant, window, log_reader, self.static).positions
+        positions = newest_counted(log_reader, self.counted, self.instant).positions
         panes, groups, measures = self.plan.panes, Groups(), measures_of(self.plan)
         width = panes.pane if panes is not None else SECOND_US
-        parts = {m: [combine(no_cells(m.make()), m.make(), panes)] for m in measures}
         request = SliceRequest(family_of(self.plan), measures, width, AtPositions(positions))
-        for sliced in slice_log(log_reader, request, _pieces(np.sort(positions))):
-            numbers = number_groups(groups, sliced)
-            for measure, cells in zip(measures, sliced.cells, strict=True):
-                own = replace(cells, groups=numbers[cells.groups])
-                parts[measure].append(combine(own, measure.make(), panes))
-        whole = with_inner(self.plan, {m: merge_combined(p, m.make()) for m, p in parts.items()}, groups)
+        found = self._sum_rows(log_reader, request, _pieces(np.sort(positions)), groups)
+        whole = with_inner(self.plan, found, groups)
         return answer_table(self.plan, whole, groups, self.now_us or 0)
 
 
@@ -178,7 +166,7 @@ def _hold(
         predicate = plan.static_predicate
         passing = None if predicate is None else store.passing(table.id, predicate)
         counted = WindowMatches({}, None, passing, store.heard_sids(table.id, predicate))
-        kind: Callable[..., AggregateAt] = partial(NewestRowsAt, counted=counted, static=static)
+        kind: Callable[..., AggregateAt] = partial(NewestRowsAt, counted=counted)
     elif plan.latch is not None:
         kind = LatchAt
     else:
@@ -206,7 +194,7 @@ def _read_until(owner: AnswerOwner, plan: AggregatePlan, mark: Mark) -> Offset:
     return owner.feed.mark(mark.cycle - 1).end if mark.cycle > owner.feed.oldest() else mark.end
 
 
-class AggregateView(KernelView):
+class AggregateView(View):
     """Aggregations, also with LATCH."""
 
     def at(self, views: AnswerOwner, query: QueryDefinition, mark: Mark, log: LogAccess, asked: bool) -> AnswerAt:

@@ -1,13 +1,14 @@
-"""Keep the bound of WITHIN n PERCENT: where buckets leave more doubt than the bound, the rows of the window are read."""
+"""Keep approximate answers, and the bound of WITHIN n PERCENT: where buckets leave more doubt than it, rows are read."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
+import pyarrow as pa
 
-from penstock.operators.aggregate.answer_cache import MOST, WithinStats
+from penstock.cache import Cache
 from penstock.operators.aggregate.approximate.within import INTERVAL, Within, as_one, row_by_row
 from penstock.operators.aggregate.history import InPeriods, SliceRequest, ranges_with, slice_log
 from penstock.operators.aggregate.partials.base import Ints
@@ -20,9 +21,40 @@ from penstock.sql.plan import AggregatePlan
 
 _WIDTH_US = 86_400_000_000
 _MANY = 1 << 16
+MOST = 1000
+_MOST_BYTES = 16 << 20
+Key = tuple[int, int, str, int | None]
 Whole = Mapping[Measure, CombinedCells]
 Known = Callable[[SlicedFamily], Ints]
 """The numbers of the groups that were sliced."""
+
+
+@dataclass(slots=True)
+class WithinStats:
+    """How WITHIN n PERCENT was kept: the number of answers, how many of them read the log, and the doubt of the newest."""
+
+    answers: int = 0
+    read: int = 0
+    doubt: float = 0.0
+
+
+class AnswerCache:
+    """The newest answers by query, cycle, window and NOW. Called under the store's lock."""
+
+    def __init__(self) -> None:
+        self.kept: Cache[int, WithinStats] = Cache(most=MOST)
+        self._answers: Cache[Key, pa.Table] = Cache(most=MOST, most_bytes=_MOST_BYTES)
+
+    def get(self, key: Key) -> pa.Table | None:
+        return self._answers.get(key)
+
+    def keep(self, key: Key, answer: pa.Table) -> pa.Table:
+        """The answer that counts: the first one."""
+        known = self._answers.get(key)
+        if known is not None:
+            return known
+        self._answers.put(key, answer, answer.nbytes)
+        return answer
 
 
 def loose_measures(plan: AggregatePlan, whole: Whole) -> list[Measure]:
@@ -69,7 +101,7 @@ def read_exactly(
     return found
 
 
-def note_doubt(kept: dict[int, WithinStats], query_id: int, plan: AggregatePlan, whole: Whole, read: bool) -> None:
+def note_doubt(kept: Cache[int, WithinStats], query_id: int, plan: AggregatePlan, whole: Whole, read: bool) -> None:
     """Remember for EXPLAIN what an answer took and how far it can be from the truth."""
     doubts: list[float] = []
     for call in plan.aggregates:
@@ -82,7 +114,6 @@ def note_doubt(kept: dict[int, WithinStats], query_id: int, plan: AggregatePlan,
             doubts += [0.0, *(found.errors[open_ones] / least).tolist()]
     if not doubts:
         return
-    facts = kept.setdefault(query_id, WithinStats())
-    if len(kept) > MOST:
-        del kept[next(iter(kept))]
+    facts = kept.get(query_id) or WithinStats()
+    kept.put(query_id, facts)
     facts.answers, facts.read, facts.doubt = facts.answers + 1, facts.read + read, max(doubts)

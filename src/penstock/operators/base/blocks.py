@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 from pyroaring import BitMap
 
 BLOCK_ROWS = 1 << 30
@@ -13,6 +14,12 @@ def add_block(blocks: Blocks, block: int, found: BitMap) -> None:
         blocks[block] |= found
     else:
         blocks[block] = found
+
+
+def add_positions(blocks: Blocks, positions: np.ndarray) -> None:
+    of_block = positions // BLOCK_ROWS * BLOCK_ROWS
+    for block in np.unique(of_block).tolist():
+        add_block(blocks, block, BitMap((positions[of_block == block] - block).astype(np.uint32)))
 
 
 def cut_below(blocks: Blocks, position: int) -> None:

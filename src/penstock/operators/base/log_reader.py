@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -23,8 +24,11 @@ from penstock.operators.base.blocks import BLOCK_ROWS, Blocks
 from penstock.operators.base.open_files import OpenFiles
 from penstock.operators.base.row_budget import RowBudget, Task
 from penstock.sql.plan import SelectPlan
+from penstock.sql.plan.output import schema_of
 from penstock.streams.log.segments import Segment, list_segments, lost_position, missing_file
 
+Readers = TypeVar("Readers")
+Found = TypeVar("Found")
 _BARE = slice_schema([])  # times and static versions alone
 TOGETHER_ROWS, TOGETHER_TIMES = 1 << 16, 8
 TASK_ROWS = 1 << 20  # of the log, for one task of a worker
@@ -37,6 +41,10 @@ class TimedPositions:
     positions: np.ndarray
     times: np.ndarray
     vids: np.ndarray
+
+    @property
+    def nbytes(self) -> int:
+        return self.positions.nbytes + self.times.nbytes + self.vids.nbytes
 
     def take(self, chosen: np.ndarray) -> TimedPositions:
         return TimedPositions(self.positions[chosen], self.times[chosen], self.vids[chosen])
@@ -63,6 +71,13 @@ class LogSource:
     def open(self) -> LogReader:
         state = definitions_since(self.folder, self.journal).state
         return LogReader(Path(self.folder) / "log", state.tables_by_id[self.table_id], state.rows(self.table_id))
+
+    def task(self, work: Callable[..., Any], *arguments: Any) -> Task:
+        """A call for a worker: of a module's function, or a method of `LogReader`, with a reader as its first argument."""
+        return partial(self._call, work, arguments)
+
+    def _call(self, work: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+        return work(self.open(), *arguments)
 
 
 class LogReader:
@@ -152,7 +167,8 @@ class LogReader:
         """These positions (ascending) of rows of the answer, as far as their ts is in [low, high]."""
         if not self.affords(len(positions), own=True):
             pieces = np.array_split(positions, -(-len(positions) // TASK_ROWS))
-            return TimedPositions.together(self.run([_TimedTask(self.source, piece, low, high) for piece in pieces]))
+            tasks = [self.source.task(LogReader.timed, piece, low, high) for piece in pieces]
+            return TimedPositions.together(self.run(tasks))
         self._take(len(positions), own=True)
         found, rows = self._at(positions, _BARE)
         times = rows.column(TIME_COLUMN).cast(pa.int64()).to_numpy()
@@ -177,9 +193,9 @@ class LogReader:
         segments = self.segments()
         begins, ends = (segments[0].first, segments[-1].end) if segments else (end, end)
         for low, high in ((first, min(begins, end)), (max(ends, first), end)):  # a listing has no gaps inside
-            if len(offsets_in(blocks, low, high, 0)):
+            if low < high and (blocks is None or len(offsets_in(blocks, low, high, 0))):
                 lost = lost_position(self._log, self._table.id, segments, low, high)
-                if lost is not None and len(offsets_in(blocks, lost, high, 0)):
+                if lost is not None and (blocks is None or len(offsets_in(blocks, lost, high, 0))):
                     raise missing_file(self._table.id, lost)
 
     def times(
@@ -216,7 +232,7 @@ class LogReader:
                 if blocks is not None:
                     named = {b: found for b, found in blocks.items() if piece[0] < b + BLOCK_ROWS and b < piece[1]}
                 if named is None or named:
-                    tasks.append(_TimesTask(self.source, named, piece, low, high))
+                    tasks.append(self.source.task(LogReader.times, named, piece[1], low, high, piece[0]))
         return TimedPositions.together([no_rows(), *self.run(tasks)])
 
     def rows(self, plan: SelectPlan, positions: np.ndarray, values: list[pa.Table]) -> pa.Table:
@@ -235,14 +251,14 @@ class LogReader:
                 arrays.append(columns[output.expr.name])
             else:
                 arrays.append(evaluate(output.expr, columns, len(found)))
-        return pa.Table.from_arrays(arrays, schema=answer_schema(plan))
+        return pa.Table.from_arrays(arrays, schema=schema_of(plan.outputs))
 
     def columns(self, wanted: set[str], positions: np.ndarray) -> dict[str, pa.Array]:
         """Columns of these positions (ascending), by flat name."""
         if not self.affords(len(positions)):
             pieces = np.array_split(positions, -(-len(positions) // TASK_ROWS))
-            found = self.run([_ColumnsTask(self.source, frozenset(wanted), piece) for piece in pieces])
-            return {name: _one_array([part[name] for part in found]) for name in found[0]}
+            found = self.run([self.source.task(LogReader.columns, wanted, piece) for piece in pieces])
+            return {name: concat_columns([part[name] for part in found]) for name in found[0]}
         self._take(len(positions))
         return self._gather(wanted, positions)[1]
 
@@ -290,53 +306,19 @@ class LogReader:
         return table.take(pa.array(offsets - low))
 
 
-@dataclass(frozen=True, slots=True)
-class _TimedTask:
-    """`LogReader.timed` in a worker."""
-
-    source: LogSource
-    positions: np.ndarray
-    low: int
-    high: int
-
-    def __call__(self) -> TimedPositions:
-        return self.source.open().timed(self.positions, self.low, self.high)
+def read_log(work: Callable[[Readers], Found], last: Callable[[], Readers], fresh: Callable[[], Readers]) -> Found:
+    """Read the log by the last listing of its files; where that is too old, by a new one."""
+    try:
+        return work(last())
+    except PenstockError as failure:
+        if failure.condition != "corrupt_segment":
+            raise
+    return work(fresh())
 
 
-@dataclass(frozen=True, slots=True)
-class _TimesTask:
-    """`LogReader.times` in a worker."""
-
-    source: LogSource
-    blocks: Blocks | None
-    positions: tuple[int, int]
-    low: int
-    high: int
-
-    def __call__(self) -> TimedPositions:
-        first, end = self.positions
-        return self.source.open().times(self.blocks, end, self.low, self.high, first)
-
-
-@dataclass(frozen=True, slots=True)
-class _ColumnsTask:
-    """`LogReader.columns` in a worker."""
-
-    source: LogSource
-    wanted: frozenset[str]
-    positions: np.ndarray
-
-    def __call__(self) -> dict[str, pa.Array]:
-        return self.source.open().columns(set(self.wanted), self.positions)
-
-
-def _one_array(parts: list[pa.Array | pa.ChunkedArray]) -> pa.Array:
+def concat_columns(parts: Sequence[pa.Array | pa.ChunkedArray]) -> pa.Array:
     chunks = [c for part in parts for c in (part.chunks if isinstance(part, pa.ChunkedArray) else [part])]
     return pa.concat_arrays(chunks)
-
-
-def answer_schema(plan: SelectPlan) -> pa.Schema:
-    return pa.schema([pa.field(o.name, o.type.to_arrow()) for o in plan.outputs])
 
 
 def offsets_in(blocks: Blocks | None, first: int, end: int, origin: int) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -68,40 +69,59 @@ _MENDING = {
 }
 
 
-class View(Protocol):
-    """The standing queries of one operator. Every method that is given the store or its owner is called under the lock."""
+class View(ABC):
+    """The standing queries of one operator. Every method that is given the store or its owner is called under the lock.
 
-    first_wait_s: float | None  # how long a first request waits for an answer, if longer than others
+    The answers here are those of queries that run in the cycle: a `QueryState` per query is folded from the records.
+    """
 
+    first_wait_s: float | None = None  # how long a first request waits for an answer, if longer than others
+
+    @abstractmethod
     def at(self, views: AnswerOwner, query: QueryDefinition, mark: Mark, log: LogAccess, asked: bool) -> AnswerAt:
         """The answer at a kept cycle, with `log` to read. `asked`: it counts as an invocation."""
 
-    def first_answer(self, views: AnswerOwner, query_id: int, after: int) -> int | None:
-        """The first cycle after one that has an answer: those in which the query rested have none."""
-
-    def is_resting(self, store: AnswerStore, query: QueryDefinition) -> bool:
-        """Whether a query answers nothing for now, and will again."""
-
-    def is_ready(self, store: AnswerStore, query: QueryDefinition) -> bool:
-        """Whether a query that runs has an answer."""
-
-    def not_ready(self, store: AnswerStore, query: QueryDefinition) -> PenstockError:
-        """The error where it has none yet."""
-
-    def failure(self, store: AnswerStore, query: QueryDefinition) -> PenstockError | None:
-        """The error of a FAILED query."""
-
+    @abstractmethod
     def memory(self, store: AnswerStore, query_id: int) -> int:
         """Bytes of its answer, with its share of what several queries share."""
 
+    @abstractmethod
     def runs(self, plan: Plan) -> str:
         """Where its answer is made, in two or three words."""
 
-    def window(self, plan: Plan) -> str | None:
-        """The window that users see."""
-
+    @abstractmethod
     def only_strategy(self, plan: Plan, window: AnyWindow | None, asked: str | None) -> str | None:
         """The reason why an answer is kept in one way only, whatever strategy is requested; None where there is a choice."""
+
+    def first_answer(self, views: AnswerOwner, query_id: int, after: int) -> int | None:
+        """The first cycle after one that has an answer: those in which the query rested have none."""
+        return views.windows.first_answer(query_id, max(after, views.feed.oldest() - 1))
+
+    def is_resting(self, store: AnswerStore, query: QueryDefinition) -> bool:
+        """Whether a query answers nothing for now, and will again."""
+        answer = store.answers.get(query.id)
+        return answer is not None and answer.error is None and not answer.answers
+
+    def is_ready(self, store: AnswerStore, query: QueryDefinition) -> bool:
+        """Whether a query that runs has an answer."""
+        answer = store.answers.get(query.id)
+        return answer is None or answer.ready
+
+    def not_ready(self, store: AnswerStore, query: QueryDefinition) -> PenstockError:
+        """The error where it has none yet."""
+        return filling(query.name, store.answers.get(query.id))
+
+    def failure(self, store: AnswerStore, query: QueryDefinition) -> PenstockError | None:
+        """The error of a FAILED query."""
+        return failure_of(query.name, store.answers.get(query.id))
+
+    def rows_kept(self, store: AnswerStore, query_id: int) -> int:
+        """How many of its matches are kept somewhere."""
+        return 0
+
+    def window(self, plan: Plan) -> str | None:
+        """The window that users see."""
+        return str(plan.kernel.windows) if plan.kernel is not None else None
 
 
 def view_of(operator: str) -> View:
@@ -121,32 +141,6 @@ def unheeded(plan: Plan, asked: str | None) -> str | None:
         return None
     window = plan.kernel.windows if plan.kernel is not None else None
     return view_of(plan.operator).only_strategy(plan, window, asked)
-
-
-class KernelView:
-    """What views of queries that run in the cycle have in common: a `QueryState` per query, folded from the records."""
-
-    first_wait_s: float | None = None
-
-    def first_answer(self, views: AnswerOwner, query_id: int, after: int) -> int | None:
-        return views.windows.first_answer(query_id, max(after, views.feed.oldest() - 1))
-
-    def is_resting(self, store: AnswerStore, query: QueryDefinition) -> bool:
-        answer = store.answers.get(query.id)
-        return answer is not None and answer.error is None and not answer.answers
-
-    def is_ready(self, store: AnswerStore, query: QueryDefinition) -> bool:
-        answer = store.answers.get(query.id)
-        return answer is None or answer.ready
-
-    def not_ready(self, store: AnswerStore, query: QueryDefinition) -> PenstockError:
-        return filling(query.name, store.answers.get(query.id))
-
-    def failure(self, store: AnswerStore, query: QueryDefinition) -> PenstockError | None:
-        return failure_of(query.name, store.answers.get(query.id))
-
-    def window(self, plan: Plan) -> str | None:
-        return str(plan.kernel.windows) if plan.kernel is not None else None
 
 
 def failure_of(name: str, answer: QueryState | None) -> PenstockError | None:

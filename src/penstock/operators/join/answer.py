@@ -26,7 +26,8 @@ from penstock.operators.join.result_list import ChosenResults, JoinResults
 from penstock.operators.join.steps.results import EARLIEST
 from penstock.operators.select.delivered_windows import DeliveredWindows
 from penstock.sql.plan import JoinPlan
-from penstock.streams.log.segments import Segment, list_what_is_there, lost_position, missing_file
+from penstock.sql.plan.output import schema_of
+from penstock.streams.log.segments import list_what_is_there, lost_position, missing_file
 from penstock.views.query_state import NEVER
 
 
@@ -150,8 +151,7 @@ class JoinAt:
         picked = self.results.inside(first, end, low, high, after)
         if len(picked.numbers) == 0:
             return picked.numbers
-        positions = picked.positions(len(self.inputs))
-        kept = np.logical_and.reduce([p >= s.floor for p, s in zip(positions, self.inputs, strict=True)])
+        kept = self.are_kept(picked)
         if len(set(spans)) > 1:
             picked = picked.keep(kept)
             positions, kept = picked.positions(len(self.inputs)), np.ones(len(picked.numbers), np.bool_)
@@ -160,6 +160,12 @@ class JoinAt:
                 kept &= (times >= low) & (times <= high)
         numbers: Ids = picked.numbers[kept]
         return numbers
+
+    def are_kept(self, picked: ChosenResults) -> np.ndarray:
+        """Which results have all tuples still in the log."""
+        positions = picked.positions(len(self.inputs))
+        kept: np.ndarray = np.logical_and.reduce([p >= s.floor for p, s in zip(positions, self.inputs, strict=True)])
+        return kept
 
     def _times(self, place: int, positions: Ids) -> Ids:
         columns = self._fetch(place, positions, {TIME_COLUMN})
@@ -218,13 +224,11 @@ class JoinAt:
     def rows(self, ids: Ids) -> pa.Table:
         alone = -1 - ids[ids < 0]
         picked = self.results.pick(ids[ids >= 0])
-        parts = [join_schema(self.plan).empty_table()]
+        parts = [schema_of(self.plan.outputs).empty_table()]
         if len(alone):
             parts.append(self._project({0: np.sort(alone)}, len(alone), None))
         if len(picked.numbers):
-            positions = picked.positions(len(self.inputs))
-            kept = np.logical_and.reduce([p >= s.floor for p, s in zip(positions, self.inputs, strict=True)])
-            parts.append(self.project(picked.keep(kept)))
+            parts.append(self.project(picked.keep(self.are_kept(picked))))
         return pa.concat_tables(parts)
 
     def rows_by_time(self, ids: Ids, limit: int | None = None) -> pa.Table:
@@ -265,7 +269,7 @@ class JoinAt:
                 arrays.append(columns[output.expr.name])
             else:
                 arrays.append(evaluate(output.expr, columns, count))
-        return pa.Table.from_arrays(arrays, schema=join_schema(self.plan))
+        return pa.Table.from_arrays(arrays, schema=schema_of(self.plan.outputs))
 
     def _of_table(self, place: int, vids: Ids, wanted: set[str]) -> dict[str, pa.Array]:
         """Columns of an ordinary table's rows, in the versions that the results have."""
@@ -289,18 +293,10 @@ class JoinAt:
         table_id = self.inputs[place].table.id
         segments = list_what_is_there(self.log, table_id)
         for first in positions.tolist():
-            lost = lost_position(self.log, table_id, segments_from(segments, first), first, first + 1)
+            after = [segment for segment in segments if segment.end > first]
+            lost = lost_position(self.log, table_id, after, first, first + 1)
             if lost is not None:
                 raise missing_file(table_id, lost)
 
     def _log_reader(self, place: int) -> LogReader:
         return LogReader(self.log, self.inputs[place].table, self.inputs[place].static)
-
-
-def segments_from(segments: list[Segment], position: int) -> list[Segment]:
-    """Those that end after a position."""
-    return [segment for segment in segments if segment.end > position]
-
-
-def join_schema(plan: JoinPlan) -> pa.Schema:
-    return pa.schema([pa.field(o.name, o.type.to_arrow()) for o in plan.outputs])

@@ -13,16 +13,9 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from penstock.cycle.commit_files import from_payload, to_payload
 from penstock.cycle.folder import DataFolder
-from penstock.operators.join.steps.results import (
-    EARLIEST,
-    LATEST,
-    from_bytes,
-    position_column,
-    read_results,
-    to_bytes,
-    version_column,
-)
+from penstock.operators.join.steps.results import EARLIEST, LATEST, position_column, read_results, version_column
 from penstock.sql.plan import JoinPlan
 
 Ints: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
@@ -175,7 +168,7 @@ def results_to_json(results: JoinResults | None) -> dict[str, Any] | None:
         "generation": results.generation,
         "count": results.count,
         "chunks": [
-            [c.first, c.file] if c.file is not None else [c.first, None, b64encode(to_bytes(c.table)).decode()]
+            [c.first, c.file] if c.file is not None else [c.first, None, b64encode(to_payload(c.table)).decode()]
             for c in results.chunks
         ],
     }
@@ -186,6 +179,6 @@ def results_from_json(data: dict[str, Any] | None, folder: DataFolder) -> JoinRe
         return None
     chunks = []
     for first, file, *inline in data["chunks"]:
-        table = read_results(folder, file) if file is not None else from_bytes(b64decode(inline[0]))
+        table = read_results(folder, file) if file is not None else from_payload(b64decode(inline[0]))
         chunks.append(make_chunk(first, table, file))
     return JoinResults(data["generation"], tuple(chunks), data["count"])

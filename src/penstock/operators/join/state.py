@@ -9,13 +9,13 @@ from typing import Any, ClassVar, Literal
 import orjson
 from pyroaring import BitMap
 
-from penstock.cycle.commit_files import ResultRow
+from penstock.cycle.commit_files import ResultRow, from_payload
 from penstock.cycle.folder import DataFolder
 from penstock.errors import PenstockError
 from penstock.operators.base.blocks import Blocks, cut_below
 from penstock.operators.base.state import OperatorState
 from penstock.operators.join.result_list import JoinResults, results_from_json, results_to_json
-from penstock.operators.join.steps.results import from_bytes, read_results
+from penstock.operators.join.steps.results import read_results
 from penstock.operators.join.steps.units import LIVE
 from penstock.sql.plan import Plan
 from penstock.views.query_state import QueryState
@@ -107,7 +107,7 @@ class JoinState(OperatorState):
     def _add(self, known: QueryResults, answer: QueryState, generation: int, payload: bytes, file: str | None) -> None:
         """Add live results to the present and the coming generation, those of history to the coming one only."""
         try:
-            table = from_bytes(payload) if file is None else read_results(self._folder, file)
+            table = from_payload(payload) if file is None else read_results(self._folder, file)
         except PenstockError as damage:  # no other answer suffers from a file that cannot be read
             answer.fail(damage.message, damage.condition)
             return

@@ -10,7 +10,7 @@ from penstock.expr.windows import AnyWindow, JoinWindows
 from penstock.operators.base.answer import AnswerAt
 from penstock.operators.base.blocks import size_of
 from penstock.operators.base.log_access import LogAccess
-from penstock.operators.base.view import AnswerOwner, KernelView, QueryAt
+from penstock.operators.base.view import AnswerOwner, QueryAt, View
 from penstock.operators.join.answer import InputTable, JoinAt
 from penstock.sql.plan import JoinPlan, Plan
 from penstock.views.answer_store import AnswerStore
@@ -83,7 +83,7 @@ def hold_join(store: AnswerStore, query: QueryAt, plan: JoinPlan, windows: JoinW
     )
 
 
-class JoinView(KernelView):
+class JoinView(View):
     """Window joins, and joins of a stream with tables."""
 
     def at(self, views: AnswerOwner, query: QueryDefinition, mark: Mark, log: LogAccess, asked: bool) -> AnswerAt:

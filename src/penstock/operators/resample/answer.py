@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.errors import PenstockError, expect
+from penstock.errors import expect
 from penstock.expr.windows import FOREVER
 from penstock.operators.base.answer import AnswerAt, Ids
-from penstock.operators.base.log_reader import TimedPositions
+from penstock.operators.base.log_reader import TimedPositions, read_log
 from penstock.operators.base.table_answer import TableAnswer, without
 from penstock.operators.resample.sample_cache import CachedSamples, SampleCache
 from penstock.operators.resample.samples import (
@@ -38,14 +38,11 @@ def goes_on(plan: Resampling, before: ResampledRows, times: StreamWindow, values
     moved_on = all(now >= then for now, then in zip(times.span, was.span, strict=True))
     same_floors = (times.floor, values.floor) == (was.floor, before.resampled.floor)
     grown = times.head >= was.head and values.head >= before.resampled.head
-    return moved_on and same_floors and grown and _covers(plan, before) and _covers_now(plan, times, values)
+    covers = _covers(plan, was, before.resampled) and _covers(plan, times, values)
+    return moved_on and same_floors and grown and covers
 
 
-def _covers(plan: Resampling, before: ResampledRows) -> bool:
-    return _covers_now(plan, before.times, before.resampled)
-
-
-def _covers_now(plan: Resampling, times: StreamWindow, values: StreamWindow) -> bool:
+def _covers(plan: Resampling, times: StreamWindow, values: StreamWindow) -> bool:
     """Whether the window of the values cuts off nothing that is near a time inside; only BEGIN .. END .. FOR it can do so."""
     (low, high), (first, last) = times.span, values.span
     return (first <= low - plan.back_us or first <= -FOREVER) and (last >= high + plan.ahead_us or last >= FOREVER)
@@ -139,12 +136,11 @@ class ResampleAt(TableAnswer):
 
         if before is None:
             check_size(asked, self.times, self.most)
-        try:
-            sampled = work(SampleReaders(self.times.reader(), self.values.reader()))
-        except PenstockError as failure:  # by the last listing; where that is too old, by a new one
-            if failure.condition != "corrupt_segment":
-                raise
-            sampled = work(SampleReaders(self.times.fresh(), self.values.fresh()))
+        sampled = read_log(
+            work,
+            lambda: SampleReaders(self.times.reader(), self.values.reader()),
+            lambda: SampleReaders(self.times.fresh(), self.values.fresh()),
+        )
         found = CachedSamples(self.plan, self.cycle, sampled, answer_of(asked, sampled))
         Room(self.most).take(found.found.table.num_rows)
         if self.kept is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -12,13 +13,14 @@ from penstock.errors import PenstockError
 from penstock.expr.evaluate import evaluate, evaluate_mask
 from penstock.expr.expression import Expr
 from penstock.expr.windows import FOREVER
-from penstock.operators.base.log_reader import TASK_ROWS, LogReader, LogSource, TimedPositions
+from penstock.operators.base.log_reader import TASK_ROWS, LogReader, TimedPositions
 from penstock.operators.base.row_budget import BudgetExceeded
 from penstock.operators.base.row_order import sorted_rows
 from penstock.operators.resample import stream
 from penstock.operators.resample.nearest import Resampler, key_codes
 from penstock.operators.resample.stream import Room, StreamWindow, TimedRows, read_rows, rows_at
 from penstock.sql.plan import Resampling, resample_name
+from penstock.sql.plan.output import schema_of
 
 _PLACE = "_place"
 
@@ -43,9 +45,7 @@ class ResampledRows:
     @property
     def nbytes(self) -> int:
         arrays = [*self.rows.columns.values(), *self.values.values()]
-        found = self.rows.found
-        own = found.positions.nbytes + found.times.nbytes + found.vids.nbytes
-        return int(own + sum(array.nbytes for array in arrays))
+        return int(self.rows.found.nbytes + sum(array.nbytes for array in arrays))
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +145,8 @@ def answer_of(plan: Resampling, sampled: ResampledRows) -> SampleAnswer:
     if plan.having is not None:
         kept = np.flatnonzero(evaluate_mask(plan.having, columns, len(kept)))
         columns = {name: column.take(pa.array(kept)) for name, column in columns.items()}
-    schema = pa.schema([pa.field(o.name, o.type.to_arrow()) for o in plan.outputs])
-    table = pa.Table.from_arrays([evaluate(o.expr, columns, len(kept)) for o in plan.outputs], schema=schema)
+    arrays = [evaluate(o.expr, columns, len(kept)) for o in plan.outputs]
+    table = pa.Table.from_arrays(arrays, schema=schema_of(plan.outputs))
     positions = sampled.rows.found.positions[kept]
     if plan.sorted is None:
         return SampleAnswer(table, positions)
@@ -157,39 +157,15 @@ def answer_of(plan: Resampling, sampled: ResampledRows) -> SampleAnswer:
 _Samples = tuple[TimedRows, dict[str, pa.Array]]
 
 
-@dataclass(frozen=True, slots=True)
-class _StreamRows:
-    """One of the two streams as a worker opens it: a `StreamWindow` without its readers."""
-
-    source: LogSource
-    floor: int
-    head: int
-    span: tuple[int, int]
-    passing: np.ndarray | None
-
-    def open(self) -> StreamWindow:
-        return StreamWindow(self.source.open, self.source.open, self.floor, self.head, self.span, self.passing)
-
-
-@dataclass(frozen=True, slots=True)
-class _SampleTask:
-    """The samples at the readings of a part of the window; None where they are more than `most`."""
-
-    plan: Resampling
-    times: _StreamRows
-    values: _StreamRows
-    most: int
-
-    def __call__(self) -> _Samples | None:
-        times, values = self.times.open(), self.values.open()
-        readers = SampleReaders(times.reader(), values.reader())
-        try:
-            found = sample(self.plan, times, values, readers, Room(self.most))
-        except PenstockError as failure:
-            if failure.condition != "over_budget":
-                raise
-            return None
-        return found.rows, found.values
+def _sample_part(plan: Resampling, times: StreamWindow, values: StreamWindow, most: int) -> _Samples | None:
+    """The samples at the readings of a part of the window, in a worker; None where they are more than `most`."""
+    try:
+        found = sample(plan, times, values, SampleReaders(times.reader(), values.reader()), Room(most))
+    except PenstockError as failure:
+        if failure.condition != "over_budget":
+            raise
+        return None
+    return found.rows, found.values
 
 
 def is_long(times: StreamWindow, values: StreamWindow) -> bool:
@@ -202,11 +178,9 @@ def sample_by_tasks(
 ) -> ResampledRows:
     """Everything inside the window, as `sample` gives it."""
     most = readers.times.most_own if room.most is None else min(room.most, readers.times.most_own)
-    reached = _StreamRows(readers.values.source, values.floor, values.head, values.span, values.passing)
-    own = _StreamRows(readers.times.source, times.floor, times.head, times.span, times.passing)
-    parts = readers.times.run(
-        [_SampleTask(plan, replace(own, span=span), reached, most) for span in _spans(times, values)]
-    )
+    own, reached = times.for_workers(readers.times.source), values.for_workers(readers.values.source)
+    spans = _spans(times, values)
+    parts = readers.times.run([partial(_sample_part, plan, replace(own, span=s), reached, most) for s in spans])
     known: list[_Samples] = [part for part in parts if part is not None]
     count = sum(rows.count for rows, _ in known)
     if len(known) < len(parts) or count > most:

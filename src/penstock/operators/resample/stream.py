@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +12,7 @@ from penstock.catalog.model import POSITION_COLUMN
 from penstock.errors import error
 from penstock.expr.evaluate import evaluate_mask
 from penstock.expr.expression import Expr, columns_of
-from penstock.operators.base.log_reader import LogReader, TimedPositions, no_rows
+from penstock.operators.base.log_reader import LogReader, LogSource, TimedPositions, no_rows
 
 PIECE_ROWS = 1_000_000  # of a log at a time, and of the other stream's readings that are looked up at a time
 
@@ -27,6 +27,10 @@ class StreamWindow:
     head: int
     span: tuple[int, int]
     passing: np.ndarray | None
+
+    def for_workers(self, source: LogSource) -> StreamWindow:
+        """The same with readers that can be pickled."""
+        return replace(self, reader=source.open, fresh=source.open)
 
     def rows_at_most(self) -> int:
         """How many rows of the log lie in files that its window touches."""
@@ -71,9 +75,6 @@ class Room:
             )
 
 
-ENDLESS = Room(None)
-
-
 @dataclass(frozen=True, slots=True)
 class TimedRows:
     """Rows of a stream with columns by flat name."""
@@ -102,7 +103,7 @@ def read_rows(
     times: tuple[int, int],
     predicate: Expr | None,
     asked: Sequence[Expr],
-    room: Room = ENDLESS,
+    room: Room,
 ) -> TimedRows:
     """Rows of a stream inside the window and between two times that satisfy the predicate, in log order."""
     wanted = asked if predicate is None else [*asked, predicate]

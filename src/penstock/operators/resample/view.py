@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from penstock.catalog.model import QueryDefinition
-from penstock.errors import PenstockError, error, expect
+from penstock.errors import expect
 from penstock.expr.windows import AnyWindow
 from penstock.operators.base.answer import AnswerAt
 from penstock.operators.base.log_access import LogAccess
-from penstock.operators.base.view import AnswerOwner, cycle_gone
+from penstock.operators.base.view import AnswerOwner, View, cycle_gone
 from penstock.operators.resample.answer_at import hold_resampled, request_at
 from penstock.sql.plan import Plan, ResamplePlan
 from penstock.views.answer_store import AnswerStore
 from penstock.views.feed import Mark
 
 
-class ResampleView:
+class ResampleView(View):
     """Values of one stream at the readings of another. Nothing is kept but the last samples."""
-
-    first_wait_s: float | None = None
 
     def at(self, views: AnswerOwner, query: QueryDefinition, mark: Mark, log: LogAccess, asked: bool) -> AnswerAt:
         known = mark.resampled.get(query.id)
@@ -31,15 +29,6 @@ class ResampleView:
 
     def is_resting(self, store: AnswerStore, query: QueryDefinition) -> bool:
         return query.paused
-
-    def is_ready(self, store: AnswerStore, query: QueryDefinition) -> bool:
-        return True
-
-    def not_ready(self, store: AnswerStore, query: QueryDefinition) -> PenstockError:
-        return error("not_ready", detail=f'query "{query.name}" has no answer yet', hint="ask again in a moment")
-
-    def failure(self, store: AnswerStore, query: QueryDefinition) -> PenstockError | None:
-        return None
 
     def memory(self, store: AnswerStore, query_id: int) -> int:
         return 0

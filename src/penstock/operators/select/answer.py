@@ -9,12 +9,10 @@ from typing import ClassVar, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from penstock.catalog.model import Table
-from penstock.catalog.rows import StaticRows
-from penstock.errors import PenstockError, expect
+from penstock.errors import expect
 from penstock.expr.windows import FOREVER
 from penstock.operators.base.answer import AnswerAt, Ids, all_rows, check_rows
-from penstock.operators.base.log_reader import LogReader, TimedPositions
+from penstock.operators.base.log_reader import LogReader, TimedPositions, read_log
 from penstock.operators.select.current_rows import CurrentRows
 from penstock.operators.select.delivered_windows import DeliveredWindows
 from penstock.operators.select.match_positions import MatchPositions
@@ -36,8 +34,6 @@ class SelectAt:
     cycle: int
     query_id: int
     plan: SelectPlan
-    table: Table
-    static: StaticRows
     matches: WindowMatches
     values: list[pa.Table]
     instant: WindowAt
@@ -57,14 +53,14 @@ class SelectAt:
         if self.ready is not None:
             ready = self.ready
             return self._reading(lambda f: ready.inside(self.query_id, self.cycle, self.matches, self.instant, f))
-        return self._reading(lambda f: rows_inside(self.matches, self.instant, f, self.static).positions)
+        return self._reading(lambda f: rows_inside(self.matches, self.instant, f).positions)
 
     def entered(self, before: AnswerAt) -> Ids:
         return self.entered_rows(expect(SelectAt, before)).positions
 
     def entered_rows(self, before: SelectAt) -> TimedPositions:
         was, now = before.instant, self.instant
-        return self._reading(lambda f: rows_entered(self.matches, was, now, f, self.static))
+        return self._reading(lambda f: rows_entered(self.matches, was, now, f))
 
     def begin(self, delivered: DeliveredWindows) -> None:
         delivered.begin(self.instant)
@@ -97,10 +93,4 @@ class SelectAt:
         return inside, np.setdiff1d(inside, inside_before), all_rows(self, left)
 
     def _reading(self, work: Callable[[LogReader], Read]) -> Read:
-        """Read the log by the last listing; where that is too old, by a new one."""
-        try:
-            return work(self.reader())
-        except PenstockError as failure:
-            if failure.condition != "corrupt_segment":
-                raise
-        return work(self.fresh())
+        return read_log(work, self.reader, self.fresh)

@@ -25,10 +25,6 @@ class ReadyRows:
     window: Window
     rows: TimedPositions
 
-    @property
-    def nbytes(self) -> int:
-        return self.rows.positions.nbytes + self.rows.times.nbytes + self.rows.vids.nbytes
-
 
 class CurrentRows:
     """The current rows by query. Thread-safe."""
@@ -74,4 +70,4 @@ class CurrentRows:
         """(rows, bytes) of what is kept for a query."""
         with self._lock:
             known = self._known.get(query_id)
-        return (len(known.rows.positions), known.nbytes) if known is not None else (0, 0)
+        return (len(known.rows.positions), known.rows.nbytes) if known is not None else (0, 0)

@@ -109,7 +109,7 @@ class HoldCache:
     @property
     def nbytes(self) -> int:
         with self.lock:
-            rows = sum(f.rows.positions.nbytes + f.rows.times.nbytes + f.rows.vids.nbytes for f in self.found)
+            rows = sum(f.rows.nbytes for f in self.found)
             return rows + sum(e.times.nbytes + e.positions.nbytes + e.true.nbytes for e in self.eves)
 
 

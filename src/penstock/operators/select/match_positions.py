@@ -7,14 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from pyroaring import BitMap
 
 from penstock.expr.bits import set_bits
 from penstock.expr.expression import columns_of
 from penstock.expr.predicate_index import PredicateIndex
 from penstock.expr.windows import FOREVER
-from penstock.operators.base.blocks import BLOCK_ROWS, Blocks, size_of
-from penstock.operators.base.log_reader import TASK_ROWS, LogReader, LogSource, TimedPositions, no_rows, offsets_in
+from penstock.operators.base.blocks import Blocks, add_positions, cut_below, size_of
+from penstock.operators.base.log_reader import TASK_ROWS, LogReader, TimedPositions, no_rows, offsets_in
 from penstock.operators.base.ranges import Range, Ranges, from_position, inside, joined, outside
 from penstock.operators.select.match_store import MatchStoreAt
 from penstock.operators.select.position_lists import Ints
@@ -50,20 +49,14 @@ class EvaluatedMatches:
     def _keep(self, first: int, end: int, positions: Ints) -> None:
         with self._lock:
             self._ranges = joined([*self._ranges, (first, end)])
-            for block in np.unique(positions // BLOCK_ROWS * BLOCK_ROWS).tolist():
-                mine = positions[(positions >= block) & (positions < block + BLOCK_ROWS)] - block
-                self._blocks[block] = self._blocks.get(block, BitMap()) | BitMap(mine.astype(np.uint32))
+            add_positions(self._blocks, positions)
 
     def forget_below(self, position: int) -> None:
         if not self._ranges or self._ranges[0][0] >= position:
             return
         with self._lock:
             self._ranges = from_position(self._ranges, position)
-            for block in [b for b in self._blocks if b < position]:
-                left = BitMap(self._blocks.pop(block))
-                left.remove_range(0, min(position - block, BLOCK_ROWS))
-                if left:
-                    self._blocks[block] = left
+            cut_below(self._blocks, position)
 
     def __bool__(self) -> bool:
         """Whether anything is kept."""
@@ -92,19 +85,8 @@ class MatchEvaluator:
         if log_reader.affords(end - first):
             return evaluate_matches(log_reader, self.plan, first, end)
         pieces = [(low, min(end, low + TASK_ROWS)) for low in range(first, end, TASK_ROWS)]
-        return np.concatenate(log_reader.run([_MatchTask(log_reader.source, self.plan, piece) for piece in pieces]))
-
-
-@dataclass(frozen=True, slots=True)
-class _MatchTask:
-    """`evaluate_matches` in a worker."""
-
-    source: LogSource
-    plan: SelectPlan
-    positions: Range
-
-    def __call__(self) -> Ints:
-        return evaluate_matches(self.source.open(), self.plan, *self.positions)
+        tasks = [log_reader.source.task(evaluate_matches, self.plan, *piece) for piece in pieces]
+        return np.concatenate(log_reader.run(tasks))
 
 
 def evaluate_matches(log_reader: LogReader, plan: SelectPlan, first: int, end: int) -> Ints:

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap
 
-from penstock.cycle.commit_files import ResultRow
+from penstock.cycle.commit_files import ResultRow, from_payload, to_payload
 from penstock.cycle.folder import DataFolder
 from penstock.expr.windows import FOREVER
 from penstock.operators.base.blocks import Blocks, add_block, cut_below, size_of
@@ -100,7 +100,7 @@ class SelectState(OperatorState):
         elif answer is not None and number in self.queries:
             known = self.queries[number]
             if kind == "values":
-                known.values.append(pa.ipc.open_stream(payload).read_all())
+                known.values.append(from_payload(payload))
             else:
                 answer.matched += rows if kind == "match" else 0
                 add_block(known.matches if kind == "match" else known.base, position, BitMap.deserialize(payload))
@@ -139,10 +139,7 @@ class SelectState(OperatorState):
                 for block, found in blocks.items():
                     yield query_id, kind, 0, block, found.serialize()
             for table in known.values:
-                sink = pa.BufferOutputStream()
-                with pa.ipc.new_stream(sink, table.schema) as writer:
-                    writer.write_table(table)
-                yield query_id, "values", 0, 0, bytes(sink.getvalue())
+                yield query_id, "values", 0, 0, to_payload(table)
         for table_id, store in self.stores.items():
             for lists in store.lists:
                 yield table_id, "lists", 0, lists.first, lists.to_bytes()

@@ -19,7 +19,7 @@ import pyarrow as pa
 from pyroaring import BitMap
 
 from penstock.catalog.model import POSITION_COLUMN, QueryDefinition
-from penstock.cycle.commit_files import ResultRow
+from penstock.cycle.commit_files import ResultRow, to_payload
 from penstock.cycle.folder import DataFolder
 from penstock.cycle.log_batch import LogBatch
 from penstock.cycle.result_rows import told
@@ -199,10 +199,7 @@ class SelectStep:
             return failure
         positions = pa.array(np.asarray(found, np.int64) + batch.first)
         result = pa.table([positions, *arrays], [POSITION_COLUMN.name, *(o.name for o in outputs)])
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, result.schema) as writer:
-            writer.write_table(result)
-        return bytes(sink.getvalue())
+        return to_payload(result)
 
 
 def _columns_of(plan: SelectPlan, computed: Iterable[Output]) -> frozenset[str]:

@@ -11,7 +11,7 @@ from penstock.operators.base.answer import AnswerAt
 from penstock.operators.base.blocks import Blocks
 from penstock.operators.base.log_access import LogAccess
 from penstock.operators.base.log_reader import LogReader
-from penstock.operators.base.view import AnswerOwner, KernelView, QueryAt, only_strategy
+from penstock.operators.base.view import AnswerOwner, QueryAt, View, only_strategy
 from penstock.operators.select.answer import SelectAt
 from penstock.operators.select.current_rows import CurrentRows
 from penstock.operators.select.hold import HoldCache, HoldPositions
@@ -39,8 +39,6 @@ def hold_select(
         cycle=mark.cycle,
         query_id=query.id,
         plan=plan,
-        table=table,
-        static=static,
         matches=_matches(store, query, plan, window, MatchEvaluator(plan, reader)),
         values=list(store.matches.queries[query.id].values),
         instant=WindowAt(
@@ -99,7 +97,7 @@ def _copy(blocks: dict[int, BitMap]) -> dict[int, BitMap]:
     return {block: BitMap(found) for block, found in blocks.items()}
 
 
-class SelectView(KernelView):
+class SelectView(View):
     """Selections."""
 
     def at(self, views: AnswerOwner, query: QueryDefinition, mark: Mark, log: LogAccess, asked: bool) -> AnswerAt:

@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from penstock.catalog.rows import StaticRows
+from penstock.errors import expect
 from penstock.expr.windows import FOREVER, RowsWindow, TimeWindow, Window
 from penstock.operators.base.blocks import Blocks
-from penstock.operators.base.log_reader import LogReader, LogSource, TimedPositions, no_rows, offsets_in
+from penstock.operators.base.log_reader import LogReader, TimedPositions, no_rows, offsets_in
 from penstock.operators.select.hold import HoldPositions
 from penstock.operators.select.match_positions import MatchPositions
 from penstock.views.query_state import NEVER
@@ -66,24 +67,22 @@ class WindowAt:
         return self.window.resolve(now_us, self.start_us if self.start_us is not None else NEVER)
 
 
-def rows_inside(matches: WindowMatches, at: WindowAt, log_reader: LogReader, static: StaticRows) -> TimedPositions:
+def rows_inside(matches: WindowMatches, at: WindowAt, log_reader: LogReader) -> TimedPositions:
     """All matches inside the window, in log order."""
     if isinstance(at.window, RowsWindow):
-        return matches.among(newest_counted(matches, at, at.window, log_reader, static), log_reader, at.head)
+        return matches.among(newest_counted(log_reader, matches, at), log_reader, at.head)
     span = at.range()
     if span is None:
         return no_rows()
     return matches.times(log_reader, at.head, *span, first=at.floor)
 
 
-def rows_entered(
-    matches: WindowMatches, before: WindowAt, after: WindowAt, log_reader: LogReader, static: StaticRows
-) -> TimedPositions:
+def rows_entered(matches: WindowMatches, before: WindowAt, after: WindowAt, log_reader: LogReader) -> TimedPositions:
     """Rows that came into a window since `before`, those included that left again within the cycle."""
     if before.window == after.window and isinstance(after.window, TimeWindow):
         return _entered_in_time(matches, before, after, log_reader)
-    was = rows_inside(matches, replace(before, floor=after.floor), log_reader, static)
-    now = rows_inside(matches, after, log_reader, static)
+    was = rows_inside(matches, replace(before, floor=after.floor), log_reader)
+    now = rows_inside(matches, after, log_reader)
     inside = _without(now, was)
     # Until the new window took over, the old one stood.
     until = replace(after, window=before.window)
@@ -91,7 +90,7 @@ def rows_entered(
         passed = _entered_in_time(matches, before, until, log_reader)
     else:
         counted = counted_rows(matches, until, log_reader)
-        passed = matches.among(counted.take(arrived(counted, before, static)), log_reader, until.head)
+        passed = matches.among(counted.take(arrived(counted, before, log_reader.static)), log_reader, until.head)
     return _union([inside, passed])
 
 
@@ -140,28 +139,13 @@ def counted_rows(matches: WindowMatches, at: WindowAt, log_reader: LogReader) ->
     return rows.take(np.flatnonzero(matches.passing[rows.vids]))
 
 
-@dataclass(frozen=True, slots=True)
-class _NewestTask:
-    """`newest_counted` in a worker."""
-
-    source: LogSource
-    matches: WindowMatches
-    at: WindowAt
-    window: RowsWindow
-
-    def __call__(self) -> TimedPositions:
-        log_reader = self.source.open()
-        return newest_counted(self.matches, self.at, self.window, log_reader, log_reader.static)
-
-
-def newest_counted(
-    matches: WindowMatches, at: WindowAt, window: RowsWindow, log_reader: LogReader, static: StaticRows
-) -> TimedPositions:
-    """The newest of the counted rows, in log order, from as little of the log as will do.
+def newest_counted(log_reader: LogReader, matches: WindowMatches, at: WindowAt) -> TimedPositions:
+    """The newest of the rows that a window of rows counts, in log order, from as little of the log as will do.
 
     Files are read from the newest time backwards, ever more of them at once, until no older file can hold a row
     that belongs.
     """
+    window, static = expect(RowsWindow, at.window), log_reader.static
     log_reader.require(matches.base, at.floor, at.head)
     files = sorted(log_reader.segments(), key=lambda s: -s.max_ts)
     files = [f for f in files if f.first < at.head and f.end > at.floor]
@@ -170,10 +154,8 @@ def newest_counted(
     while read < len(files):
         coming = sum(f.end - f.first for f in files[read : read + step])
         if matches.base is None and not log_reader.affords(coming):
-            task = _NewestTask(log_reader.source, replace(matches, matches={}), at, window)
-            (found,) = log_reader.run([task])
-            assert isinstance(found, TimedPositions)
-            return found
+            task = log_reader.source.task(newest_counted, replace(matches, matches={}), at)
+            return expect(TimedPositions, *log_reader.run([task]))
         taken = [_counted_in(f.first, f.end, matches, at, log_reader) for f in files[read : read + step]]
         read, step = read + step, step * 2
         together = _union([kept, *taken])

@@ -12,11 +12,11 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
-from penstock.cycle.commit_files import ResultRow
+from penstock.cycle.commit_files import ResultRow, from_payload, to_payload
 from penstock.cycle.folder import DataFolder
 from penstock.cycle.record_queue import RecordQueue
 from penstock.errors import PenstockError
-from penstock.operators.join.steps.results import from_bytes, read_results, to_bytes, write_results
+from penstock.operators.join.steps.results import read_results, write_results
 
 EVALUATION, EVALUATION_ERROR = "evaluation", "evaluation_error"
 INLINE_BYTES = 64 << 10
@@ -65,7 +65,7 @@ def failure_row(query_id: int, failure: Failure) -> ResultRow:
 def evaluation_row(query_id: int, evaluation: Evaluation, record: int | None) -> ResultRow:
     """An evaluation as a row of a record. `record`: in a snapshot, the cycle of the record that brought it first."""
     facts = {"now_us": evaluation.now_us, "seconds": evaluation.seconds, "file": evaluation.file, "record": record}
-    rows = to_bytes(evaluation.table) if evaluation.file is None else b""
+    rows = to_payload(evaluation.table) if evaluation.file is None else b""
     payload = orjson.dumps(facts) + b"\n" + rows
     return query_id, EVALUATION, evaluation.table.num_rows, evaluation.cycle, payload
 
@@ -74,7 +74,7 @@ def evaluation_from_row(folder: DataFolder, stands_for: int, payload: bytes) -> 
     """The evaluation of a row and, for a row of a snapshot, the cycle of the record that brought it first."""
     head, _, rows = payload.partition(b"\n")
     facts: dict[str, Any] = orjson.loads(head)
-    table = from_bytes(rows) if facts["file"] is None else read_results(folder, facts["file"])
+    table = from_payload(rows) if facts["file"] is None else read_results(folder, facts["file"])
     found = Evaluation(table, stands_for, facts["now_us"], facts["seconds"], facts["file"])
     return found, facts["record"]
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from penstock.cancellation import Cancellation, cancelled_by
 from penstock.catalog.model import QueryDefinition
+from penstock.cycle.folder import DataFolder
 from penstock.errors import PenstockError, error
 from penstock.operators.sparksql.evaluation_rows import Evaluation, Failure, put_evaluation, put_failure
 from penstock.operators.sparksql.join_rows import (
@@ -30,6 +31,7 @@ from penstock.operators.sparksql.join_rows import (
 from penstock.operators.sparksql.moments import moment_of
 from penstock.operators.sparksql.replan import with_text
 from penstock.operators.sparksql.state import same_rows
+from penstock.pipeline.engine import Engine
 from penstock.pipeline.history import InputFiles
 from penstock.pipeline.spark_sql import Moment, SparkRunner
 from penstock.services import Service
@@ -95,6 +97,25 @@ _log = logging.getLogger("penstock.queries")
 STALENESS_MAX_S = 60.0
 ROUND_S = 0.05
 TIMEOUTS_MAX = 3
+
+
+class LiveRunner:
+    """Gives the runner of the present Spark session at each call: an engine that restarted has a new session."""
+
+    def __init__(self, engine: Engine, folder: DataFolder, result_max_rows: int) -> None:
+        self._engine = engine
+        self._folder = folder
+        self._result_max_rows = result_max_rows
+        self._known: tuple[object, SparkRunner] | None = None
+
+    def __call__(self) -> SparkRunner:
+        spark = self._engine.spark
+        if spark is None or not self._engine.running:
+            raise error("not_ready", detail="Spark is starting", hint="ask again in a moment")
+        known = self._known
+        if known is None or known[0] is not spark:
+            known = self._known = (spark, SparkRunner(spark, self._folder, self._result_max_rows))
+        return known[1]
 
 
 class Evaluator:

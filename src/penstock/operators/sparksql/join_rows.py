@@ -17,12 +17,13 @@ from penstock.catalog.histories import journal_of
 from penstock.catalog.state import CatalogState
 from penstock.errors import error, expect
 from penstock.operators.base.answer import Ids
-from penstock.operators.join.answer import JoinAt, join_schema
+from penstock.operators.join.answer import JoinAt
 from penstock.operators.join.view import own_join, read_join
 from penstock.pipeline.history import InputFiles, write_handed
 from penstock.pipeline.spark_sql import Moment
 from penstock.sql.binding.window_joins import read_outputs
 from penstock.sql.plan import AggregatePlan, JoinPlan, SparkPlan, plan_from_json
+from penstock.sql.plan.output import schema_of
 from penstock.types import BIGINT, Field
 from penstock.views.standing_queries import StandingQueries
 
@@ -203,7 +204,7 @@ def no_rows(plan: SparkPlan, state: CatalogState) -> dict[str, pa.Table]:
         join: JoinPlan | None = None
         if relation.kind == "state":
             kept = expect(AggregatePlan, plan_from_json(state.queries[relation.table].plan))
-            found[relation.name] = pa.schema([(o.name, o.type.to_arrow()) for o in kept.outputs]).empty_table()
+            found[relation.name] = schema_of(kept.outputs).empty_table()
         if relation.kind == "core":
             join = plan.core
         elif relation.kind == "query":
@@ -215,7 +216,7 @@ def no_rows(plan: SparkPlan, state: CatalogState) -> dict[str, pa.Table]:
 
 
 def _schema(join: JoinPlan, with_journal: bool) -> pa.Schema:
-    schema = join_schema(join)
+    schema = schema_of(join.outputs)
     return schema.append(pa.field(JOURNAL, pa.int64())) if with_journal else schema
 
 

@@ -14,7 +14,7 @@ from penstock.expr.windows import AnyWindow
 from penstock.operators.base.answer import AnswerAt, Ids
 from penstock.operators.base.log_access import LogAccess
 from penstock.operators.base.table_answer import TableAnswer
-from penstock.operators.base.view import AnswerOwner, cycle_gone, failure_of, filling
+from penstock.operators.base.view import AnswerOwner, View, cycle_gone, failure_of, filling
 from penstock.operators.join.view import VIEW as JOIN
 from penstock.operators.sparksql.evaluation_rows import Evaluation
 from penstock.sql.plan import Plan
@@ -47,10 +47,10 @@ class EvaluationAt(TableAnswer):
         return TableAnswer.entered(self, before)
 
 
-class SparkSqlView:
+class SparkSqlView(View):
     """Whole evaluations, where there is one over the rows of a join that runs in the cycle."""
 
-    first_wait_s: float | None = 60.0
+    first_wait_s = 60.0
 
     def at(self, views: AnswerOwner, query: QueryDefinition, mark: Mark, log: LogAccess, asked: bool) -> AnswerAt:
         evaluations = views.store.evaluations
@@ -94,9 +94,6 @@ class SparkSqlView:
 
     def runs(self, plan: Plan) -> str:
         return "window join, then Spark SQL" if plan.kernel is not None else "Spark SQL"
-
-    def window(self, plan: Plan) -> str | None:
-        return str(plan.kernel.windows) if plan.kernel is not None else None
 
     def only_strategy(self, plan: Plan, window: AnyWindow | None, asked: str | None) -> str | None:
         return "Spark SQL evaluates it as a whole and its last answer is kept"

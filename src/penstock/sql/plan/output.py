@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+
+import pyarrow as pa
 
 from penstock.expr.expression import Expr
 from penstock.types import Type
@@ -15,6 +18,10 @@ class Output:
     name: str
     type: Type
     expr: Expr
+
+
+def schema_of(outputs: Iterable[Output]) -> pa.Schema:
+    return pa.schema([pa.field(output.name, output.type.to_arrow()) for output in outputs])
 
 
 @dataclass(frozen=True, slots=True)

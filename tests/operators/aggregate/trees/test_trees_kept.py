@@ -30,7 +30,7 @@ def test_a_tree_is_kept_and_extended_by_what_came_since(seen: World) -> None:
     seen.ask(asked)
     assert list(trees(seen).values()) == [kept] and len(kept.tree) > rows
     query = seen.pipe.db.definition("seen").id
-    assert seen.pipe.db.query("seen")["memory"] >= kept.tree.nbytes == seen.pipe.db.on_demand.memory_of(query)
+    assert seen.pipe.db.query("seen")["memory"] >= kept.tree.nbytes == seen.pipe.db.on_demand.trees.memory_of(query)
 
 
 def test_a_tree_goes_with_its_query_and_when_nobody_asks(seen: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,9 +11,10 @@ import orjson
 import pyarrow as pa
 import pytest
 
+from penstock.cycle.commit_files import from_payload
 from penstock.cycle.commits import CommitRecord
 from penstock.operators.join.steps import join_sharing
-from penstock.operators.join.steps.results import from_bytes, read_results
+from penstock.operators.join.steps.results import read_results
 from tests.support.pipe import BEGAN_US, Pipe
 
 TABLES = "abc"
@@ -128,7 +129,7 @@ def committed(pipe: Pipe, record: CommitRecord | None) -> Results:
         for query_id, kind, _, _, payload in zip(*(c.to_pylist() for c in record.results.columns), strict=True):
             if kind in ("join", "join_file"):
                 table: pa.Table = (
-                    from_bytes(payload) if kind == "join" else read_results(pipe.db.folder, payload.decode())
+                    from_payload(payload) if kind == "join" else read_results(pipe.db.folder, payload.decode())
                 )
                 found.setdefault(query_id, []).extend(zip(*(c.to_pylist() for c in table.columns), strict=True))
     return {query_id: sorted(rows, key=repr) for query_id, rows in found.items()}

@@ -135,8 +135,7 @@ class JoinAggregateAt(TableAnswer):
     def _slice(self, family: ResultsFamily, picked: ChosenResults) -> SlicedResults | None:
         """Cells of results, without those that lost a tuple to retention and those outside the request."""
         join = self.join
-        positions = picked.positions(len(join.inputs))
-        picked = picked.keep(np.logical_and.reduce([p >= s.floor for p, s in zip(positions, join.inputs, strict=True)]))
+        picked = picked.keep(join.are_kept(picked))
         if self.reads and len(picked.numbers):
             picked = picked.keep(join.ever_shown(picked))
         if not len(picked.numbers):

@@ -26,8 +26,6 @@ from penstock.operators.aggregate.partials.cells import CellStore
 from penstock.operators.aggregate.partials.composite import LATEST, oldest
 from penstock.sql.plan import AggregatePlan
 
-FEW_GROUPS = 1000
-
 
 @dataclass(frozen=True, slots=True)
 class ResultRange:
@@ -132,9 +130,7 @@ class ResultsFamily:
         """No window reaches results before a time again, unless it is made wider."""
         self._from = max(self._from, low)
         self.cells.keep(self.cells.view().starts + SLICE_US > low)
-        used = np.unique(self.cells.view().groups)
-        if len(self.groups) >= 2 * len(used) + FEW_GROUPS:
-            groups, numbers = Groups(), np.zeros(len(self.groups), np.int64)
-            numbers[used] = groups.number(self.groups.keys(used))
+        left = self.groups.without_unused(self.cells.used_groups())
+        if left is not None:
+            self.groups, numbers = left
             self.cells.renumber(numbers)
-            self.groups = groups

@@ -14,24 +14,15 @@ from penstock.operators.aggregate.over_joins.answer import JoinAggregateAt
 from penstock.operators.aggregate.view import hold_scalars
 from penstock.operators.base.answer import AnswerAt
 from penstock.operators.base.log_access import LogAccess
-from penstock.operators.base.table_answer import TableAnswer
 from penstock.operators.base.view import AnswerOwner
 from penstock.operators.join.answer import JoinAt
 from penstock.operators.join.view import JoinView, join_at
-from penstock.sql.plan import AggregatePlan, Output, Plan, QueryAggregatePlan
+from penstock.sql.plan import Output, Plan, QueryAggregatePlan
 from penstock.views.answer_store import AnswerStore
 from penstock.views.feed import Mark
 from penstock.views.query_state import NEVER
 
 Locked = Callable[[], AbstractContextManager[AnswerStore]]
-
-
-def hold_over_own(
-    join: JoinAt, name: str, top: AggregatePlan, locked: Locked, scalars: tuple[TableAnswer, ...]
-) -> JoinAggregateAt:
-    """`scalars`: the plan's subqueries at the same cycle."""
-    span = join.span()
-    return JoinAggregateAt(join.cycle, join.query_id, name, join.now_us, join, top, span, locked, scalars=scalars)
 
 
 def hold_over_read(
@@ -63,7 +54,8 @@ class JoinAggregateView(JoinView):
         assert top is not None
         join = join_at(views, found, windows)
         scalars = hold_scalars(views, found, join.now_us, windows.by_input[0], log)
-        return hold_over_own(join, query.name, top, views.locked, scalars)
+        span, now_us = join.span(), join.now_us
+        return JoinAggregateAt(mark.cycle, query.id, query.name, now_us, join, top, span, views.locked, scalars=scalars)
 
     def memory(self, store: AnswerStore, query_id: int) -> int:
         return super().memory(store, query_id) + store.slices.memory_of(query_id)

@@ -8,7 +8,7 @@ from penstock.expr.windows import AnyWindow
 from penstock.operators.aggregate.over_joins.view import SLICED_RESULTS, hold_over_read
 from penstock.operators.base.answer import AnswerAt
 from penstock.operators.base.log_access import LogAccess
-from penstock.operators.base.view import AnswerOwner, failed, failure_of, filling
+from penstock.operators.base.view import AnswerOwner, View, failed, failure_of, filling
 from penstock.operators.join.view import read_join
 from penstock.sql.plan import Plan, QueryAggregatePlan
 from penstock.views.answer_store import AnswerStore
@@ -16,10 +16,8 @@ from penstock.views.feed import Mark
 from penstock.views.query_state import QueryState
 
 
-class QueryAggregateView:
+class QueryAggregateView(View):
     """Readers of a join. They have no state of their own: the join's results, and slices of them, are all they need."""
-
-    first_wait_s: float | None = None
 
     def at(self, views: AnswerOwner, query: QueryDefinition, mark: Mark, log: LogAccess, asked: bool) -> AnswerAt:
         plan, state = _plan_of(views.store, query.id), views.store.state
@@ -54,9 +52,6 @@ class QueryAggregateView:
 
     def runs(self, plan: Plan) -> str:
         return "slices"
-
-    def window(self, plan: Plan) -> str | None:
-        return None
 
     def only_strategy(self, plan: Plan, window: AnyWindow | None, asked: str | None) -> str | None:
         return SLICED_RESULTS

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import pyarrow as pa
@@ -12,11 +12,9 @@ from penstock.errors import error
 from penstock.expr.windows import FOREVER
 from penstock.operators.aggregate.answer import AggregateAt
 from penstock.operators.aggregate.approximate.brackets import NONE, CellSum
-from penstock.operators.aggregate.family import number_groups
 from penstock.operators.aggregate.groups import Groups
-from penstock.operators.aggregate.history import InPeriods, SliceRequest, slice_log
-from penstock.operators.aggregate.partials.cell_sums import CellRange, UncoveredRows, combine, merge_combined
-from penstock.operators.aggregate.partials.cells import no_cells
+from penstock.operators.aggregate.history import InPeriods, SliceRequest
+from penstock.operators.aggregate.partials.cell_sums import CellRange, UncoveredRows
 from penstock.operators.aggregate.rollups.rollup_read import find_source
 from penstock.operators.aggregate.shape import Measure, family_of, slice_width
 from penstock.operators.aggregate.view import OwnWindowsAt
@@ -40,16 +38,11 @@ class OneShotAggregateAt(AggregateAt):
     ) -> tuple[dict[Measure, list[CellSum]], Groups]:
         panes, groups = self.plan.panes, Groups()
         width = slice_width(panes) if panes is None else panes.pane
-        parts = {m: [combine(no_cells(m.make()), m.make(), panes)] for m in measures}
         keep = InPeriods(((-FOREVER, FOREVER),), look.low, look.high)
         positions = log_reader.ranges(look.floor, look.head, look.low, look.high)
-        for sliced in slice_log(log_reader, SliceRequest(family_of(self.plan), measures, width, keep), positions):
-            numbers = number_groups(groups, sliced)
-            for measure, cells in zip(measures, sliced.cells, strict=True):
-                own = replace(cells, groups=numbers[cells.groups])
-                parts[measure].append(combine(own, measure.make(), panes))
-        nothing = UncoveredRows((), ())
-        return {m: [CellSum(merge_combined(p, m.make()), nothing, NONE)] for m, p in parts.items()}, groups
+        request, nothing = SliceRequest(family_of(self.plan), measures, width, keep), UncoveredRows((), ())
+        found = self._sum_rows(log_reader, request, positions, groups)
+        return {measure: [CellSum(lines, nothing, NONE)] for measure, lines in found.items()}, groups
 
 
 @dataclass(slots=True, eq=False)

@@ -16,13 +16,11 @@ from penstock.expr.windows import FOREVER, RowsWindow
 from penstock.operators.aggregate.trees.tree import Kind
 from penstock.operators.base.answer import Ids
 from penstock.operators.join.answer import JoinAt
-from penstock.operators.join.result_list import ChosenResults
 from penstock.operators.join.steps.results import EARLIEST, LATEST
 from penstock.operators.select.answer import SelectAt
 from penstock.operators.select.match_positions import MatchPositions
 from penstock.sql.plan import Output
 from penstock.types import TIMESTAMP
-from penstock.views.query_state import NEVER
 
 ROWS_AT_ONCE = 1 << 17
 
@@ -105,13 +103,6 @@ class JoinRows:
     def head(self) -> int:
         return self.held.count
 
-    def span(self) -> tuple[int, int] | None:
-        """The join's own window; None where no NOW is known yet."""
-        if self.held.now_us is None:
-            return None
-        start = self.held.start_us if self.held.start_us is not None else NEVER
-        return self.held.windows.by_input[0].resolve(self.held.now_us, start)
-
     @property
     def spread(self) -> int:
         """How much earlier than its latest tuple another one of a result may be."""
@@ -121,7 +112,7 @@ class JoinRows:
     def since(self, first: int, low: int) -> tuple[Ids, Ids]:
         """Times and numbers of the results from a number on with no tuple before a time."""
         picked = self.held.results.inside(first, self.held.count, low, FOREVER)
-        kept = self._kept(picked)
+        kept = self.held.are_kept(picked)
         return picked.column(LATEST)[kept], picked.numbers[kept]
 
     def columns(self, numbers: Ids, column: Expr) -> Iterator[tuple[slice, pa.ChunkedArray]]:
@@ -137,14 +128,6 @@ class JoinRows:
         """Which of some results have their earliest tuple at or after a time."""
         picked = self.held.results.pick(np.sort(numbers))
         found: np.ndarray[Any, np.dtype[np.bool_]] = np.isin(numbers, picked.numbers[picked.column(EARLIEST) >= low])
-        return found
-
-    def _kept(self, picked: ChosenResults) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        """Which results have all readings still in the log."""
-        positions = picked.positions(len(self.held.inputs))
-        found: np.ndarray[Any, np.dtype[np.bool_]] = np.ones(len(picked.numbers), np.bool_)
-        for mine, source in zip(positions, self.held.inputs, strict=True):
-            found &= mine >= source.floor
         return found
 
 

@@ -30,6 +30,7 @@ from penstock.operators.sparksql.moments import moment_of
 from penstock.pipeline.spark_sql import Moment
 from penstock.settings import Settings
 from penstock.sql.plan import Aggregate, OnDemand, SparkPlan, TreePlan
+from penstock.sql.plan.output import schema_of
 from penstock.sql.planning.aggregate.on_demand import EVERY_ROW
 from penstock.types import BIGINT
 from penstock.views.answer_store import AnswerStore
@@ -58,12 +59,6 @@ class AggregatesOnDemand:
         with self.trees.lock_of(asked.query):
             totals, moment, cycle = self._totals(plan, asked)
         return Evaluation(_row(asked, totals), cycle, moment.now_us, time.monotonic() - began)
-
-    def tidy(self, queries: Container[int]) -> None:
-        self.trees.tidy(queries)
-
-    def memory_of(self, query_id: int) -> int:
-        return self.trees.memory_of(query_id)
 
     def _totals(self, plan: SparkPlan, asked: OnDemand) -> tuple[dict[Expr, Totals], Moment, int]:
         """By argument of the aggregates, what is known of the rows inside the window."""
@@ -129,7 +124,7 @@ class AggregatesOnDemand:
 
     def _of_join(self, query_id: int, column: Expr, rows: JoinRows, reader: TimeWindow | None, now_us: int) -> Totals:
         """Totals of results with all tuples inside the window of the join and the latest tuple inside the reader's window."""
-        span = rows.span()
+        span = rows.held.span()
         if span is None:
             return Totals.none(kind_of(column))
         begin, _ = span
@@ -178,8 +173,8 @@ def _row(asked: OnDemand, totals: dict[Expr, Totals]) -> pa.Table:
         f"#{place}": pa.array([value], a.type.to_arrow())
         for place, (value, a) in enumerate(zip(values, asked.aggregates, strict=True))
     }
-    schema = pa.schema([pa.field(o.name, o.type.to_arrow()) for o in asked.outputs])
-    return pa.Table.from_arrays([evaluate(o.expr, columns, 1) for o in asked.outputs], schema=schema)
+    arrays = [evaluate(o.expr, columns, 1) for o in asked.outputs]
+    return pa.Table.from_arrays(arrays, schema=schema_of(asked.outputs))
 
 
 @dataclass(slots=True)

@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from penstock.cycle.log_batch import one_array
 from penstock.operators.join.kernels.runs import Run, attach_run, merge_runs
 from penstock.operators.join.steps.key_ranges import WHOLE, KeyRange, Share
 
@@ -192,18 +193,13 @@ def _attach(path: Path, cells: KeyRange) -> Run | None:
     try:
         reader = pa.ipc.open_file(pa.memory_map(str(path)))
         table = reader.read_all()
-        columns = {n: _one(table.column(n)) for n in table.column_names}
+        columns = {n: one_array(table.column(n)) for n in table.column_names}
         ts, pos = columns.pop("#ts").to_numpy(), columns.pop("#pos").to_numpy()
         key = columns.pop("#key").to_numpy() if "#key" in columns else None
     except (OSError, pa.ArrowException, KeyError, TypeError):
         return None
     _attached[path] = attach_run(cells.first, cells.end, ts, pos, key, columns)
     return _attached[path]
-
-
-def _one(column: pa.ChunkedArray) -> pa.Array:
-    combined = column.combine_chunks()
-    return combined if isinstance(combined, pa.Array) else pa.concat_arrays(combined.chunks)
 
 
 def _size(path: Path) -> int:

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pyarrow as pa
 
+from penstock.cache import Cache
 from penstock.catalog.state import CatalogState
 from penstock.cycle.folder import DataFolder
 from penstock.errors import PenstockError
@@ -146,15 +147,13 @@ def _as_written(found: Combinations, order: Sequence[int], join: PreparedJoin) -
     )
 
 
-_KNOWN: dict[int, tuple[SharedJoin, Refinement]] = {}
+_KNOWN: Cache[int, tuple[SharedJoin, Refinement]] = Cache(most=256)
 
 
 def refinement_of(shared: SharedJoin, functions: Functions) -> Refinement:
     """Made once for as long as a group stays as it is."""
     known = _KNOWN.get(id(shared))
     if known is None or known[0] is not shared:
-        if len(_KNOWN) >= 256:
-            _KNOWN.clear()
-        made = Refinement(shared.join.join, shared.tested, shared.members, functions)
-        known = _KNOWN[id(shared)] = (shared, made)
+        known = shared, Refinement(shared.join.join, shared.tested, shared.members, functions)
+        _KNOWN.put(id(shared), known)
     return known[1]

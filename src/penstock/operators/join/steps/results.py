@@ -11,14 +11,13 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
-from pyroaring import BitMap
 
-from penstock.cycle.commit_files import ResultRow
+from penstock.cycle.commit_files import ResultRow, to_payload
 from penstock.cycle.folder import DataFolder
 from penstock.cycle.result_rows import quarantined
 from penstock.errors import PenstockError, error
 from penstock.expr.evaluate import Functions, evaluate
-from penstock.operators.base.blocks import BLOCK_ROWS
+from penstock.operators.base.blocks import Blocks, add_positions
 from penstock.operators.join.kernels.combinations import Combinations
 from penstock.operators.join.kernels.keys import Ints
 from penstock.operators.join.steps.prepared_join import PreparedJoin
@@ -84,7 +83,7 @@ class Results:
             self.flush()
         yield from self._files
         if self.waiting_rows:
-            yield "join", self.waiting_rows, to_bytes(pa.concat_tables(self._waiting).combine_chunks())
+            yield "join", self.waiting_rows, to_payload(pa.concat_tables(self._waiting).combine_chunks())
 
     def flush(self) -> None:
         """What is waiting goes to disk."""
@@ -100,17 +99,6 @@ def as_error(failure: Exception) -> PenstockError:
     if isinstance(failure, PenstockError):
         return failure
     return quarantined(f"the join could not be computed: {type(failure).__name__}: {failure}")
-
-
-def to_bytes(table: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return bytes(sink.getvalue())
-
-
-def from_bytes(payload: bytes) -> pa.Table:
-    return pa.ipc.open_stream(payload).read_all()
 
 
 def write_results(folder: DataFolder, query_id: int, table: pa.Table) -> str:
@@ -134,11 +122,9 @@ def read_results(folder: DataFolder, name: str) -> pa.Table:
 
 def bitmaps(query_id: int, kind: str, positions: Sequence[Ints]) -> Iterator[ResultRow]:
     """Positions as the commit record holds them, one bitmap per block."""
-    blocks: dict[int, BitMap] = {}
+    blocks: Blocks = {}
     for some in positions:
-        for block in np.unique(some // BLOCK_ROWS * BLOCK_ROWS):
-            inside = some[some // BLOCK_ROWS * BLOCK_ROWS == block] - block
-            blocks.setdefault(int(block), BitMap()).update(inside.astype(np.uint32))
+        add_positions(blocks, some)
     for block, found in blocks.items():
         found.run_optimize()
         yield query_id, kind, len(found), block, found.serialize()

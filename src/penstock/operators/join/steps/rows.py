@@ -12,8 +12,7 @@ import pyarrow as pa
 from penstock.cache import Cache
 from penstock.catalog.model import TIME_COLUMN, VERSION_COLUMN
 from penstock.cycle.definitions import Definitions
-from penstock.cycle.log_batch import flat_columns, slice_schema, stream_fields
-from penstock.errors import PenstockError, error
+from penstock.cycle.log_batch import flat_columns, missing_rows, slice_schema, stream_fields
 from penstock.expr.evaluate import evaluate, evaluate_mask, evaluate_static_of
 from penstock.operators.join.kernels.choice import OURS
 from penstock.operators.join.kernels.keys import Bools, Ints, hot_keys, key_numbers, part_of, shared_out
@@ -103,10 +102,6 @@ def no_bag(stream: BufferedStream, definitions: Definitions) -> Bag:
     columns = {n: pa.nulls(0, types[n]) for n in stream.columns}
     columns |= {link_column(n): pa.nulls(0, pa.int64()) for n in range(len(stream.linked))}
     return Bag(empty, empty, empty if stream.keys else None, columns)
-
-
-def missing_rows(table_id: int, first: int, end: int) -> PenstockError:
-    return error("corrupt_segment", segment=f"{table_id}/{first:016d}-{end:016d}", detail="a file is missing")
 
 
 @dataclass(slots=True)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
+from penstock.cache import Cache
 from penstock.catalog.histories import journal_of
 from penstock.catalog.rows import StaticRows
 from penstock.catalog.state import CatalogState
@@ -17,8 +18,6 @@ from penstock.operators.join.kernels.combinations import Combinations
 from penstock.operators.join.kernels.keys import Ints
 from penstock.operators.join.kernels.tables import LookupTable, Versions, order_versions, with_table
 from penstock.operators.join.steps.prepared_join import OrdinaryTable, PreparedJoin
-
-MOST_KNOWN = 256
 
 
 def join_with_tables(
@@ -78,7 +77,7 @@ class _Known:
         return self.columns[name]
 
 
-_KNOWN: dict[tuple[int, Expr | None, tuple[Expr, ...]], _Known] = {}
+_KNOWN: Cache[tuple[int, Expr | None, tuple[Expr, ...]], _Known] = Cache(most=256)
 
 
 def _known_table(each: OrdinaryTable, rows: StaticRows) -> _Known:
@@ -87,9 +86,8 @@ def _known_table(each: OrdinaryTable, rows: StaticRows) -> _Known:
     key, table = (each.table_id, each.predicate, own), rows.versions()
     known = _KNOWN.get(key)
     if known is None or known.table is not table:
-        if len(_KNOWN) >= MOST_KNOWN:
-            _KNOWN.clear()
         # Only the very same rows are sure to begin as they did.
         before = known.versions if known is not None and known.rows is rows else None
-        known = _KNOWN[key] = _Known(rows, table, order_versions(table, each.predicate, own, before))
+        known = _Known(rows, table, order_versions(table, each.predicate, own, before))
+        _KNOWN.put(key, known)
     return known

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from penstock.cache import Cache
 from penstock.catalog.model import QueryDefinition
 from penstock.catalog.state import CatalogState
 from penstock.cycle.offset import Offset
@@ -69,15 +70,12 @@ def join_plans(state: CatalogState) -> dict[int, JoinPlan]:
                 found[query_id] = before[1]
     for gone in _PLANS.keys() - queries.keys():
         del _PLANS[gone]
-    while len(_KNOWN) >= _MOST_KNOWN:
-        del _KNOWN[next(iter(_KNOWN))]
-    _KNOWN[id(queries)] = (queries, found)
+    _KNOWN.put(id(queries), (queries, found))
     return found
 
 
 # The planner and the tasks may run in one process, each with a state of its own.
-_MOST_KNOWN = 4
-_KNOWN: dict[int, tuple[dict[int, QueryDefinition], dict[int, JoinPlan]]] = {}
+_KNOWN: Cache[int, tuple[dict[int, QueryDefinition], dict[int, JoinPlan]]] = Cache(most=4)
 _PLANS: dict[int, tuple[QueryDefinition, JoinPlan]] = {}
 
 
