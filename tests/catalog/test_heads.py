@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.catalog.histories import HeadHistory
-from penstock.catalog.model import NewQuery
 from tests.catalog.bench import CatalogBench
+from tests.support.new_query import new_query
 
 
 def last_entry(heads_seen: list[int], log_position: int) -> int:
@@ -34,10 +34,10 @@ def test_every_log_position_finds_the_last_entry_before_it(moves: list[int], bef
 def test_a_thousand_entries_without_readings_are_one_step(bench: CatalogBench) -> None:
     table = bench.make_sensors()
     for number in range(5):
-        bench.catalog.create_queries([NewQuery(f"before_{number}", "", {}, ("sensors",))])
+        bench.catalog.create_queries([new_query(f"before_{number}", "", {}, ("sensors",))])
     bench.heads[table.id] = 40
     for number in range(5):
-        bench.catalog.create_queries([NewQuery(f"after_{number}", "", {}, ("sensors",))])
+        bench.catalog.create_queries([new_query(f"after_{number}", "", {}, ("sensors",))])
     heads, entries = bench.state.journal_positions(table.id)
     assert (heads.tolist(), entries.tolist()) == ([0, 40], [6, 11])
     assert bench.state.journal_positions(table.id)[0] is heads

@@ -27,7 +27,6 @@ from penstock.catalog.journal import JournalWriter, remove_covered
 from penstock.catalog.model import (
     Entry,
     Function,
-    NewQuery,
     QueryDefinition,
     Sink,
     StreamColumn,
@@ -276,7 +275,9 @@ class Catalog:
 
     # -- standing queries
 
-    def create_queries(self, queries: Sequence[NewQuery], planned: CatalogState | None = None) -> list[QueryDefinition]:
+    def create_queries(
+        self, queries: Sequence[QueryDefinition], planned: CatalogState | None = None
+    ) -> list[QueryDefinition]:
         """All of them with one sync, or none. `planned`: the catalog that they were planned with, if not this one."""
         with self._lock:
             made: dict[str, QueryDefinition] = {}
@@ -285,7 +286,7 @@ class Catalog:
                 if query.name in made:
                     raise error("already_exists", kind="query", name=query.name)
                 check_reads(query, made, self.state, planned or self.state)
-                made[query.name] = query.numbered(self.state.next_query_id + len(made))
+                made[query.name] = replace(query, id=self.state.next_query_id + len(made))
             self._write_many([("create_query", query_entry(q)) for q in made.values()])
             return list(made.values())
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from penstock.catalog.definition_json import journal_form
-from penstock.catalog.model import NewQuery, QueryDefinition, Sink, StreamColumn, Table
+from penstock.catalog.model import QueryDefinition, Sink, StreamColumn, Table
 from penstock.catalog.rollup_records import RollupDefinition
 from penstock.catalog.state import CatalogState
 from penstock.errors import PenstockError, error, suggest
@@ -178,7 +178,7 @@ def missing(kind: str, name: str, known: Iterable[str]) -> PenstockError:
     return error(f"{kind}_not_found", **{kind: name}, hint=suggest(name, known))
 
 
-def check_reads(query: NewQuery, made: Mapping[str, object], now: CatalogState, planned: CatalogState) -> None:
+def check_reads(query: QueryDefinition, made: Mapping[str, object], now: CatalogState, planned: CatalogState) -> None:
     """What it reads may have been dropped since it was planned, and something else have its name."""
     reads: tuple[tuple[str, tuple[str, ...], Mapping[str, object], Mapping[str, object]], ...] = (
         ("table", query.reads_tables, now.tables, planned.tables),
