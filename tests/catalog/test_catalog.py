@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.catalog.definition_checks import users_by_name
-from penstock.catalog.model import Function, StreamColumn, StreamType, TableOptions
+from penstock.catalog.model import Function, StreamColumn, StreamType, Table
 from penstock.catalog.state import load_state
 from penstock.types import DOUBLE, Field
 from tests.catalog.bench import READING, STATIC, CatalogBench, everything, refused
@@ -24,7 +24,7 @@ def test_a_name_belongs_to_one_table_or_query(bench: CatalogBench) -> None:
 
 def test_if_not_exists_gives_what_is_there(bench: CatalogBench) -> None:
     made = bench.make_sensors()
-    again = bench.catalog.create_table("sensors", (), (), READING, TableOptions(), if_not_exists=True)
+    again = bench.catalog.create_table(Table(0, "sensors", (), (), READING), if_not_exists=True)
     bench.catalog.create_stream_type(StreamType("probe", READING.fields))
     bench.catalog.create_stream_type(StreamType("probe", ()), if_not_exists=True)
     assert (again, bench.state.position) == (made, 2)
@@ -34,7 +34,7 @@ def make_chain(bench: CatalogBench) -> None:
     """probe <- sensors <- (hot, f()) <- hotter <- hottest; other stands alone."""
     bench.catalog.create_stream_type(StreamType("probe", READING.fields))
     stream = StreamColumn("reading", READING.fields, stream_type="probe")
-    bench.catalog.create_table("sensors", STATIC, ("sensor_id",), stream, TableOptions())
+    bench.catalog.create_table(Table(0, "sensors", STATIC, ("sensor_id",), stream))
     bench.make_sensors("other")
     bench.catalog.create_function(Function("f", (Field("x", DOUBLE),), DOUBLE, "return x"))
     bench.catalog.create_queries([new_query("hot", "", {}, ("sensors",), reads_functions=("f",))])
@@ -101,15 +101,8 @@ def test_a_query_whose_table_went_while_it_was_planned_is_refused(bench: Catalog
         refused(
             f"{kind}_not_found", bench.catalog.create_queries, [new_query("q", "", {}, **{"reads_tables": (), **reads})]
         )
-    refused(
-        "stream_type_not_found",
-        bench.catalog.create_table,
-        "t",
-        STATIC,
-        ("sensor_id",),
-        StreamColumn("reading", (), stream_type="gone"),
-        TableOptions(),
-    )
+    table = Table(0, "t", STATIC, ("sensor_id",), StreamColumn("reading", (), stream_type="gone"))
+    refused("stream_type_not_found", bench.catalog.create_table, table)
 
 
 def test_many_queries_come_together_or_not_at_all(bench: CatalogBench) -> None:

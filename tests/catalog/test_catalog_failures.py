@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from penstock.catalog import journal
-from penstock.catalog.model import Entry, TableOptions
+from penstock.catalog.model import Entry, Table
 from penstock.catalog.state import CatalogState, load_state
 from penstock.errors import PenstockError
 from tests.catalog.bench import READING, CatalogBench, everything, refused
@@ -45,7 +45,7 @@ def test_a_full_disk_leaves_state_and_journal_as_they_were(
         full.setattr(journal.os, "write", no_room)
         refused("disk_full", bench.catalog.insert_rows, "sensors", [(2, "pier", "b")])
         refused("disk_full", bench.catalog.drop, "table", "sensors")
-        refused("disk_full", bench.catalog.create_table, "wind", (), (), READING, TableOptions())
+        refused("disk_full", bench.catalog.create_table, Table(0, "wind", (), (), READING))
         refused("disk_full", bench.catalog.create_queries, [new_query("a", "", {}, ()), new_query("b", "", {}, ())])
     assert (everything(bench.state), everything(load_state(bench.folder)), heard) == (before, before, [])
     assert bench.catalog.insert_rows("sensors", [(2, "pier", "b")]) == 1

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock.catalog import journal
-from penstock.catalog.model import Deduplicate, Function, StreamColumn, StreamType, TableOptions
+from penstock.catalog.model import Deduplicate, Function, StreamColumn, StreamType, Table, TableOptions
 from penstock.catalog.rollup_records import RollupDefinition, RollupFile, RollupStep, Tier
 from penstock.catalog.state import CatalogState, load_state
 from penstock.errors import PenstockError
@@ -67,7 +67,7 @@ def create_table(bench: CatalogBench, draw: st.DataObject) -> None:
     columns += [Field(f"c{i}", parse_type(t)) for i, t in enumerate(draw.draw(st.lists(TYPES, max_size=2)))]
     chosen = tuple(columns[: draw.draw(st.integers(0, 3))])
     key = draw.draw(st.sampled_from([("k",), (), ("k", "c0")]))
-    bench.catalog.create_table(draw.draw(NAMES), chosen, key, draw.draw(STREAMS), draw.draw(OPTIONS))
+    bench.catalog.create_table(Table(0, draw.draw(NAMES), chosen, key, draw.draw(STREAMS), draw.draw(OPTIONS)))
 
 
 def a_row(bench: CatalogBench, draw: st.DataObject, table: str) -> tuple[Any, ...]:

@@ -29,10 +29,8 @@ from penstock.catalog.model import (
     Function,
     QueryDefinition,
     Sink,
-    StreamColumn,
     StreamType,
     Table,
-    TableOptions,
     plan_text,
 )
 from penstock.catalog.rollup_records import RollupDefinition, RollupState, RollupStep, closing_to_json, rollup_to_json
@@ -155,24 +153,17 @@ class Catalog:
                 return
             self._write("create_stream_type", to_json(found))
 
-    def create_table(
-        self,
-        name: str,
-        columns: tuple[Field, ...],
-        key: tuple[str, ...],
-        stream: StreamColumn | None,
-        options: TableOptions,
-        if_not_exists: bool = False,
-    ) -> Table:
+    def create_table(self, found: Table, if_not_exists: bool = False) -> Table:
+        """Journal a table; its id is given here."""
         with self._lock:
-            if self._exists("table", name, if_not_exists):
-                return self.state.tables[name]
-            if stream is not None and stream.stream_type is not None:
-                self._find("stream_type", self.state.stream_types, stream.stream_type)
-            check_shape(columns, key, stream)
-            table = Table(self.state.next_table_id, name, columns, key, stream, options)
+            if self._exists("table", found.name, if_not_exists):
+                return self.state.tables[found.name]
+            if found.stream is not None and found.stream.stream_type is not None:
+                self._find("stream_type", self.state.stream_types, found.stream.stream_type)
+            check_shape(found)
+            table = replace(found, id=self.state.next_table_id)
             entries = [("create_table", to_json(table))]
-            if stream is not None and not columns:
+            if table.stream is not None and not table.columns:
                 # Without static columns there is nothing to tell sensors apart by: the table is one sensor.
                 entries.append(("insert_rows", {"table": table.id, "rows": [[None]]}))
             self._write_many(entries)

@@ -36,10 +36,9 @@ def create_stream_type(session: Session, statement: st.CreateStreamType) -> Resu
 
 
 def create_table(session: Session, statement: st.CreateTable) -> Result:
-    catalog = session.catalog
-    name, columns, key, stream, options = bind_create_table(statement, catalog.state)
-    validate_table(Table(0, name, columns, key, stream, options))
-    catalog.create_table(name, columns, key, stream, options, statement.if_not_exists)
+    table = bind_create_table(statement, session.catalog.state)
+    validate_table(table)
+    session.catalog.create_table(table, statement.if_not_exists)
     return done("CREATE TABLE")
 
 
