@@ -44,11 +44,11 @@ def make_chain(bench: CatalogBench) -> None:
 
 def test_what_is_used_is_not_dropped_and_the_users_are_named(bench: CatalogBench) -> None:
     make_chain(bench)
-    assert refused("dependents_exist", bench.catalog.drop, "stream_type", "probe").endswith('used by table "sensors"')
-    message = refused("dependents_exist", bench.catalog.drop, "table", "sensors")
+    assert refused("dependents_exist", bench.catalog.drop, "stream_type", ["probe"]).endswith('used by table "sensors"')
+    message = refused("dependents_exist", bench.catalog.drop, "table", ["sensors"])
     assert message == 'table "sensors" is used by query "hot", query "hotter"'
-    refused("dependents_exist", bench.catalog.drop, "function", "f")
-    refused("dependents_exist", bench.catalog.drop, "query", "hot")
+    refused("dependents_exist", bench.catalog.drop, "function", ["f"])
+    refused("dependents_exist", bench.catalog.drop, "query", ["hot"])
     users = users_by_name(bench.state.tables.values(), bench.state.queries.values())
     assert users["query", "hotter"] == [("query", "hottest")]
     assert users["query", "hottest"] == []
@@ -56,7 +56,7 @@ def test_what_is_used_is_not_dropped_and_the_users_are_named(bench: CatalogBench
 
 def test_cascade_reaches_users_of_users_and_drops_each_once_users_first(bench: CatalogBench) -> None:
     make_chain(bench)
-    assert bench.catalog.drop("stream_type", "probe", cascade=True) == [
+    assert bench.catalog.drop("stream_type", ["probe"], cascade=True) == [
         'query "hottest"',
         'query "hotter"',
         'query "hot"',
@@ -69,8 +69,8 @@ def test_cascade_reaches_users_of_users_and_drops_each_once_users_first(bench: C
 
 def test_dropping_a_query_lets_its_function_go(bench: CatalogBench) -> None:
     make_chain(bench)
-    bench.catalog.drop("query", "hot", cascade=True)
-    assert bench.catalog.drop("function", "f") == ['function "f"']
+    bench.catalog.drop("query", ["hot"], cascade=True)
+    assert bench.catalog.drop("function", ["f"]) == ['function "f"']
 
 
 def test_a_long_chain_of_queries_is_dropped_without_a_stack(bench: CatalogBench) -> None:
@@ -78,19 +78,19 @@ def test_a_long_chain_of_queries_is_dropped_without_a_stack(bench: CatalogBench)
     chain = [new_query("q0", "", {}, ("sensors",))]
     chain += [new_query(f"q{i}", "", {}, (), (f"q{i - 1}",)) for i in range(1, 2_000)]
     bench.catalog.create_queries(chain)
-    assert len(bench.catalog.drop("table", "sensors", cascade=True)) == 2_001
+    assert len(bench.catalog.drop("table", ["sensors"], cascade=True)) == 2_001
 
 
 def test_a_refusal_names_ten_users_and_counts_the_rest(bench: CatalogBench) -> None:
     bench.make_sensors()
     bench.catalog.create_queries([new_query(f"q{i}", "", {}, ("sensors",)) for i in range(25)])
-    assert refused("dependents_exist", bench.catalog.drop, "table", "sensors").endswith('query "q9", 15 more')
+    assert refused("dependents_exist", bench.catalog.drop, "table", ["sensors"]).endswith('query "q9", 15 more')
 
 
 @pytest.mark.parametrize("kind", ["table", "stream_type", "function", "query"])
 def test_what_is_not_there_cannot_be_dropped_but_if_exists_is_content(bench: CatalogBench, kind: str) -> None:
-    refused(f"{kind}_not_found", bench.catalog.drop, kind, "nothing")
-    assert bench.catalog.drop(kind, "nothing", if_exists=True) == []
+    refused(f"{kind}_not_found", bench.catalog.drop, kind, ["nothing"])
+    assert bench.catalog.drop(kind, ["nothing"], if_exists=True) == []
     assert bench.state.position == 0
 
 
@@ -129,5 +129,5 @@ def test_ids_are_never_given_again_whatever_was_dropped(bench: CatalogBench) -> 
         table = bench.make_sensors()
         query = bench.catalog.create_queries([new_query("q", "", {}, ("sensors",))])[0]
         assert (table.id, query.id) == (round_, round_)
-        bench.catalog.drop("table", "sensors", cascade=True)
+        bench.catalog.drop("table", ["sensors"], cascade=True)
         bench.reopen()

@@ -44,7 +44,7 @@ def test_a_full_disk_leaves_state_and_journal_as_they_were(
     with monkeypatch.context() as full:
         full.setattr(journal.os, "write", no_room)
         refused("disk_full", bench.catalog.insert_rows, "sensors", [(2, "pier", "b")])
-        refused("disk_full", bench.catalog.drop, "table", "sensors")
+        refused("disk_full", bench.catalog.drop, "table", ["sensors"])
         refused("disk_full", bench.catalog.create_table, Table(0, "wind", (), (), READING))
         refused("disk_full", bench.catalog.create_queries, [new_query("a", "", {}, ()), new_query("b", "", {}, ())])
     assert (everything(bench.state), everything(load_state(bench.folder)), heard) == (before, before, [])
@@ -104,7 +104,7 @@ def test_readers_go_through_definitions_while_others_come_and_go(bench: CatalogB
         bench.heads[1] = number
         bench.catalog.create_queries([new_query(f"q{number}", "", {}, ("sensors",))])
         if number % 3 == 0:
-            bench.catalog.drop("query", f"q{number}")
+            bench.catalog.drop("query", [f"q{number}"])
     done.set()
     for reader in readers:
         reader.join()

@@ -46,7 +46,7 @@ def test_a_thousand_entries_without_readings_are_one_step(bench: CatalogBench) -
 def test_a_table_that_is_gone_has_no_steps_and_a_later_one_starts_at_zero(bench: CatalogBench) -> None:
     first = bench.make_sensors()
     bench.heads[first.id] = 10
-    bench.catalog.drop("table", "sensors")
+    bench.catalog.drop("table", ["sensors"])
     second = bench.make_sensors()
     heads, entries = bench.state.journal_positions(second.id)
     assert (second.id, heads.tolist(), entries.tolist()) == (2, [0], [3])

@@ -112,7 +112,7 @@ def change_query(bench: CatalogBench, draw: st.DataObject) -> None:
 
 def drop(bench: CatalogBench, draw: st.DataObject) -> None:
     kind = draw.draw(st.sampled_from(["table", "stream_type", "function", "query", "rollup"]))
-    bench.catalog.drop(kind, draw.draw(NAMES | st.sampled_from(["q", "r"])), cascade=draw.draw(st.booleans()))
+    bench.catalog.drop(kind, [draw.draw(NAMES | st.sampled_from(["q", "r"]))], cascade=draw.draw(st.booleans()))
 
 
 def create_rollup(bench: CatalogBench, draw: st.DataObject) -> None:

@@ -119,17 +119,6 @@ class Catalog:
                     # The definition stands; a listener that fails must not make it look as if it did not.
                     _log.exception("after journal entry %s", entry.pos)
 
-    def _named(self, kind: str) -> Mapping[str, object]:
-        known: Mapping[str, Mapping[str, object]] = {
-            "table": self.state.tables,
-            "stream_type": self.state.stream_types,
-            "function": self.state.functions,
-            "query": self.state.queries,
-            "rollup": self.state.rollups,
-            "sink": self.state.sinks,
-        }
-        return known[kind]
-
     def _find(self, kind: str, known: Mapping[str, T], name: str) -> T:
         found = known.get(name)
         if found is None:
@@ -139,7 +128,7 @@ class Catalog:
     def _exists(self, kind: str, name: str, tolerated: bool = False) -> bool:
         """Whether there is one of that kind and name already, if that is tolerated. Relations share their names."""
         for other in (kind, *(_RELATIONS if kind in _RELATIONS else ())):
-            if name in self._named(other):
+            if name in self.state.named(other):
                 if tolerated and other == kind:
                     return True
                 raise error("already_exists", kind=other.replace("_", " "), name=name)
@@ -341,14 +330,13 @@ class Catalog:
 
     # -- dropping, and what becomes of readings
 
-    def drop(self, kind: str, name: str, cascade: bool = False, if_exists: bool = False) -> list[str]:
-        """Drop a table, stream_type, function, query, rollup or sink; with CASCADE also what uses it. What was dropped."""
-        return self.drop_many(kind, [name], cascade, if_exists)
+    def drop(self, kind: str, names: Sequence[str], cascade: bool = False, if_exists: bool = False) -> list[str]:
+        """Drop tables, stream types, functions, queries, rollups or sinks; with CASCADE also what uses them. What was dropped.
 
-    def drop_many(self, kind: str, names: Sequence[str], cascade: bool = False, if_exists: bool = False) -> list[str]:
-        """All of them with one sync, or none; users that are dropped themselves hold nothing up."""
+        All of them with one sync, or none; users that are dropped themselves hold nothing up.
+        """
         with self._lock:
-            known = self._named(kind)
+            known = self.state.named(kind)
             for name in names:
                 if name not in known and not if_exists:
                     raise missing(kind, name, known)

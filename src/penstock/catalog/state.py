@@ -6,7 +6,7 @@ The server, Spark's planner and Spark's workers each fold the same entries and s
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -50,6 +50,11 @@ class CatalogDefinitions:
     query_positions: dict[int, tuple[int, int]] = field(default_factory=dict)
     rollups: dict[str, RollupDefinition] = field(default_factory=dict)
     sinks: dict[str, Sink] = field(default_factory=dict)
+
+    def named(self, kind: str) -> dict[str, Any]:
+        """What is defined of one kind, in the words of DROP: table, stream_type, function, query, rollup or sink."""
+        found: dict[str, Any] = getattr(self, "queries" if kind == "query" else f"{kind}s")
+        return found
 
     def copy(self) -> CatalogDefinitions:
         return CatalogDefinitions(*(dict(getattr(self, f.name)) for f in fields(self)))
@@ -194,6 +199,10 @@ class CatalogState:
     def sinks(self) -> dict[str, Sink]:
         return self._definitions.sinks
 
+    def named(self, kind: str) -> Mapping[str, object]:
+        """What is defined of one kind, by name, as `CatalogDefinitions.named`."""
+        return self._definitions.named(kind)
+
     def rows(self, table_id: int) -> StaticRows:
         found = self._rows.get(table_id)
         if found is None:
@@ -305,24 +314,16 @@ class CatalogState:
 
     def _drop(self, draft: CatalogDefinitions, entry: Entry) -> None:
         for kind, name in entry.body["names"]:
+            gone = draft.named(kind).pop(name)
             if kind == "table":
-                table = draft.tables.pop(name)
-                del draft.tables_by_id[table.id]
-                del self._rows[table.id]
-                self._heads.forget(table.id)
-                self._observed.forget(table.id)
-                self._retained.pop(table.id, None)
-            elif kind == "stream_type":
-                del draft.stream_types[name]
-            elif kind == "function":
-                del draft.functions[name]
+                del draft.tables_by_id[gone.id], self._rows[gone.id]
+                self._heads.forget(gone.id)
+                self._observed.forget(gone.id)
+                self._retained.pop(gone.id, None)
             elif kind == "rollup":
-                del self._rolled_up[draft.rollups.pop(name).id]
-            elif kind == "sink":
-                del draft.sinks[name]
-            else:
-                query = draft.queries.pop(name)
-                del draft.queries_by_id[query.id], draft.query_positions[query.id]
+                del self._rolled_up[gone.id]
+            elif kind == "query":
+                del draft.queries_by_id[gone.id], draft.query_positions[gone.id]
 
     def _observe(self, draft: CatalogDefinitions, entry: Entry) -> None:
         if entry.body["table"] in draft.tables_by_id:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -53,7 +53,7 @@ def create_function(session: Session, statement: st.CreateFunction) -> Result:
             return done("CREATE FUNCTION")
         # Refused while a query uses it: its earlier answers would mean something else.
         try:
-            catalog.drop("function", statement.name)
+            catalog.drop("function", [statement.name])
         except PenstockError as failure:
             if failure.condition == "dependents_exist":
                 failure.hint = "drop them first, or create a function with another name"
@@ -78,7 +78,7 @@ def drop(session: Session, statement: st.Drop) -> Result:
         names = matching(statement.like, catalog.state.queries)
     elif not statement.if_exists:
         _point_at_missing(catalog, statement)
-    dropped = catalog.drop_many(kind, names, statement.cascade, statement.if_exists)
+    dropped = catalog.drop(kind, names, statement.cascade, statement.if_exists)
     asked_for = {f'{kind.replace("_", " ")} "{name}"' for name in names}
     also = [d for d in dropped if d not in asked_for]
     notices = (f"also dropped: {', '.join(also)}",) if also else ()
@@ -88,16 +88,7 @@ def drop(session: Session, statement: st.Drop) -> Result:
 
 def _point_at_missing(catalog: Catalog, statement: st.Drop) -> None:
     """Of several names the caret stands under the one that is not there."""
-    state = catalog.state
-    names: dict[str, Collection[str]] = {
-        "table": state.tables,
-        "stream_type": state.stream_types,
-        "function": state.functions,
-        "query": state.queries,
-        "rollup": state.rollups,
-        "sink": state.sinks,
-    }
-    known = names[statement.kind]
+    known = catalog.state.named(statement.kind)
     for name, at in zip(statement.names, statement.names_at, strict=True):
         if name not in known:
             missing = error(f"{statement.kind}_not_found", **{statement.kind: name}, hint=suggest(name, known))
