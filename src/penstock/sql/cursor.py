@@ -135,8 +135,8 @@ class Cursor(PostgresParser):
             return token.text.lower(), span_of_token(token)
         raise self.expected(what)
 
-    def at_string(self) -> bool:
-        return self._curr.token_type in _STRINGS
+    def name_or_text(self, what: str) -> str:
+        return self.text_literal(what) if self._curr.token_type in _STRINGS else self.name(what)[0]
 
     def text_literal(self, what: str) -> str:
         if self._curr.token_type not in _STRINGS:

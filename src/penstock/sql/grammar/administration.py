@@ -69,7 +69,7 @@ def drop_accounts(parser: PenstockParser, kind: Literal["user", "token"]) -> Dro
 
 def _role(parser: PenstockParser) -> Role:
     here = parser.here
-    word = parser.text_literal("a role") if parser.at_string() else parser.name("read, write or admin")[0]
+    word = parser.name_or_text("read, write or admin")
     with parser.pointing(here):
         return role_named(word)
 
