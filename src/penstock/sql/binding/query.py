@@ -18,7 +18,7 @@ from penstock.sql.binding.names import output_name, unique
 from penstock.sql.binding.select_list import bind_limits, bind_order, bind_select_list, ordinal
 from penstock.sql.binding.sources import SourceBinder, sample_conditions
 from penstock.sql.binding.window_joins import bind_window_joins
-from penstock.sql.bound_trees import both, output_column, quoted
+from penstock.sql.bound_trees import both, branches, output_column, quoted
 from penstock.sql.parse import parse_select
 from penstock.sql.scope import Scope, fold
 from penstock.sql.values import external, type_of
@@ -102,22 +102,13 @@ class QueryBinder:
         for a, b in zip(left, right, strict=True):
             met = self.expressions.common_type(a.type, b.type, query.right, f'combine column "{a.name}":')
             fields.append(Field(a.name, met))
-        for side in (query.left, query.right):
-            self._cast_outputs(side, fields)
+        for select in branches(query):
+            for item, field in zip(select.expressions, fields, strict=True):
+                item.set("this", self.expressions.coerce(item.this, field.type))
         outputs = Scope(named={field.name: output_column(field.name, field.type) for field in fields})
         bind_order(self.expressions, query, outputs, fields)
         bind_limits(self.expressions, query)
         return fields
-
-    def _cast_outputs(self, query: exp.Expr, fields: list[Field]) -> None:
-        if isinstance(query, exp.Subquery):
-            self._cast_outputs(query.this, fields)
-        elif isinstance(query, exp.SetOperation):
-            self._cast_outputs(query.left, fields)
-            self._cast_outputs(query.right, fields)
-        elif isinstance(query, exp.Select):
-            for item, field in zip(query.expressions, fields, strict=True):
-                item.set("this", self.expressions.coerce(item.this, field.type))
 
     # -- one SELECT
 
