@@ -13,10 +13,10 @@ import pytest
 from penstock.catalog.catalog import Catalog
 from penstock.catalog.model import StreamColumn, Table
 from penstock.catalog.state import CatalogState
-from penstock.clock import ManualClock
 from penstock.damage import DamageReport, damage_of
 from penstock.errors import PenstockError
 from penstock.types import DOUBLE, INT, TEXT, Field
+from tests.support.manual_clock import ManualClock
 
 READING = StreamColumn("reading", (Field("ppm", DOUBLE),))
 STATIC = (Field("sensor_id", INT), Field("location", TEXT))

@@ -10,13 +10,14 @@ import pyarrow as pa
 
 from penstock.catalog.catalog import Catalog
 from penstock.catalog.model import StreamColumn, Table
-from penstock.clock import ManualClock, WallClock
+from penstock.clock import WallClock
 from penstock.settings import Settings
 from penstock.streams.ingest.ingest import Ingest
 from penstock.streams.log.segment_rows import read_slice
 from penstock.streams.log.segments import list_segments, slices
 from penstock.streams.log.stream_log import StreamLog
 from penstock.types import DOUBLE, INT, TEXT, Field
+from tests.support.manual_clock import ManualClock
 
 COLUMNS = (Field("sensor_id", INT), Field("location", TEXT))
 STREAM = StreamColumn("reading", (Field("ppm", DOUBLE),))
