@@ -14,6 +14,7 @@ readings are judged, so the readings find them like any other.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -47,6 +48,8 @@ class IngestReceipt:
 
 
 Times = np.ndarray[Any, np.dtype[np.int64]]
+# push(table, readings): stored once the future has its result
+Push = Callable[[str, Sequence[Mapping[str, Any]]], Future[IngestReceipt]]
 
 
 @dataclass(slots=True)

@@ -14,7 +14,8 @@ from penstock.errors import PenstockError
 from penstock.sensors.address_rules import AddressRules
 from penstock.sensors.registry import find_connector, parse_options
 from penstock.services import Service
-from penstock.streams.sources.mqtt_source import MqttSource, Push, TableInbox
+from penstock.streams.ingest.readings import Push
+from penstock.streams.sources.mqtt_source import MqttSource, TableInbox
 
 
 class Sources:
@@ -56,7 +57,7 @@ class Sources:
         identity = f"penstock-{self._folder_id[:8]}-{table.name}-{table.id}"
         source = MqttSource(inbox, parse_options(connector, table.stream.options), identity, self._rules)
         self._running[table.id] = (table, inbox, source)
-        source.start()
+        source.service.start()
 
     def services(self) -> list[Service]:
         with self._lock:
@@ -90,7 +91,7 @@ class Sources:
             source.stop()
         until_s = time.monotonic() + timeout_s
         for source in sources:
-            source.join(max(0.1, until_s - time.monotonic()))
+            source.service.join(max(0.1, until_s - time.monotonic()))
 
 
 def is_subscribed(table: Table) -> bool:
