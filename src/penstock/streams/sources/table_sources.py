@@ -10,9 +10,8 @@ from typing import Any
 
 from penstock.catalog.model import Table
 from penstock.catalog.state import CatalogState
-from penstock.errors import PenstockError
 from penstock.sensors.address_rules import AddressRules
-from penstock.sensors.registry import find_connector, parse_options
+from penstock.sensors.registry import find_connector, mode_of, parse_options
 from penstock.services import Service
 from penstock.streams.ingest.readings import Push
 from penstock.streams.sources.mqtt_source import MqttSource, TableInbox
@@ -44,7 +43,7 @@ class Sources:
                 return
             gone = [self._running.pop(table_id)[2] for table_id in self._running.keys() - tables.keys()]
             for table in list(tables.values()):
-                if table.id not in self._running and is_subscribed(table):
+                if table.id not in self._running and mode_of(table) == "subscribed":
                     self._start(table)
         for source in gone:
             source.stop(forever=True)
@@ -92,13 +91,3 @@ class Sources:
         until_s = time.monotonic() + timeout_s
         for source in sources:
             source.service.join(max(0.1, until_s - time.monotonic()))
-
-
-def is_subscribed(table: Table) -> bool:
-    """Whether a source reads for this table, instead of its sensors one by one."""
-    if table.stream is None or table.stream.connector is None:
-        return False
-    try:
-        return find_connector(table.stream.connector).mode == "subscribed"
-    except PenstockError:
-        return False
