@@ -9,14 +9,15 @@ from sqlglot import exp
 
 from penstock.catalog.model import QueryDefinition
 from penstock.errors import error
+from penstock.json_rows import unique_names
 from penstock.sql.binding.approximate import write_out_bounds, write_out_errors
 from penstock.sql.binding.calls import is_aggregate
 from penstock.sql.binding.context import BindingInput, Ctes, QueryPlace, Role, SelectContext
 from penstock.sql.binding.expressions import ExpressionBinder
 from penstock.sql.binding.grouping import bind_latch, bind_tumble, check_grouping, name_edges, take_slide
-from penstock.sql.binding.names import output_name, unique
+from penstock.sql.binding.names import output_name
 from penstock.sql.binding.select_list import bind_limits, bind_order, bind_select_list, ordinal
-from penstock.sql.binding.sources import SourceBinder, sample_conditions
+from penstock.sql.binding.sources import SourceBinder, sample_condition
 from penstock.sql.binding.window_joins import bind_window_joins
 from penstock.sql.bound_trees import both, branches, output_column, quoted
 from penstock.sql.parse import parse_select
@@ -137,7 +138,7 @@ class QueryBinder:
         bind_tumble(select, scope, binder)
         self._where(select, context, windows_between)
         originals, items = bind_select_list(binder, select, scope)
-        names = unique([output_name(o) if isinstance(o, exp.Expr) else o for o in originals])
+        names = unique_names([output_name(o) if isinstance(o, exp.Expr) else o for o in originals])
         self._group(select, context, names, items)
         for name, item in zip(names, items, strict=True):
             scope.named.setdefault(name, item)
@@ -180,7 +181,8 @@ class QueryBinder:
                         "grouping_error", detail="WHERE comes before grouping", hint="put aggregates into HAVING"
                     )
                     self.fail(part, failure)
-        conditions += [*sample_conditions(self.expressions, context), *windows_between]
+        sampled = [sample_condition(self.expressions, source, sample) for source, sample in context.samples]
+        conditions += [*sampled, *windows_between]
         if conditions:
             select.set("where", exp.Where(this=reduce(both, conditions)))
 
