@@ -120,19 +120,15 @@ class CatalogState:
     def restore(self, data: dict[str, Any]) -> None:
         """Make a state what a snapshot says, whatever it was before."""
         draft = CatalogDefinitions()
-        for found in map(stream_type_from_json, data["stream_types"]):
-            draft.stream_types[found.name] = found
+        draft.stream_types = {found.name: found for found in map(stream_type_from_json, data["stream_types"])}
         for table in map(table_from_json, data["tables"]):
             draft.tables[table.name] = draft.tables_by_id[table.id] = table
-        for function in map(function_from_json, data["functions"]):
-            draft.functions[function.name] = function
+        draft.functions = {found.name: found for found in map(function_from_json, data["functions"])}
         for query in map(self._shared, map(query_from_json, data["queries"])):
             draft.queries[query.name] = draft.queries_by_id[query.id] = query
-        draft.query_positions.update({query: (came, changed) for query, came, changed in data["query_positions"]})
-        for rollup in map(rollup_from_json, data["rollups"]):
-            draft.rollups[rollup.name] = rollup
-        for sink in map(sink_from_json, data["sinks"]):
-            draft.sinks[sink.name] = sink
+        draft.query_positions = {query: (came, changed) for query, came, changed in data["query_positions"]}
+        draft.rollups = {found.name: found for found in map(rollup_from_json, data["rollups"])}
+        draft.sinks = {found.name: found for found in map(sink_from_json, data["sinks"])}
         self.next_table_id, self.next_query_id, self.next_rollup_id, self.next_sink_id = data["next"]
         self._rows = {
             int(t): StaticRows.from_json(draft.tables_by_id[int(t)], rows) for t, rows in data["rows"].items()
