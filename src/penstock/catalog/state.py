@@ -21,7 +21,7 @@ from penstock.catalog.definition_json import (
     table_from_json,
     to_json,
 )
-from penstock.catalog.histories import Int64s, LogHeads, ObservationHistory, Observations
+from penstock.catalog.histories import LogHeads, ObservationHistory, Observations
 from penstock.catalog.journal import SNAPSHOT, JournalReader
 from penstock.catalog.model import Entry, Function, QueryDefinition, Sink, StreamType, Table
 from penstock.catalog.rollup_records import (
@@ -32,7 +32,7 @@ from penstock.catalog.rollup_records import (
     rollup_from_json,
     rollup_to_json,
 )
-from penstock.catalog.rows import StaticRows
+from penstock.catalog.rows import Int64s, StaticRows
 from penstock.catalog.snapshot import read_snapshot
 from penstock.errors import error
 
