@@ -93,7 +93,7 @@ class World:
                 self.queries[statement.name] = QueryDefinition(
                     len(self.queries) + 1,
                     statement.name,
-                    statement.sql,
+                    statement.select.sql,
                     orjson.dumps(plan_to_json(plan)),
                     *reads,
                     start_us=0,

@@ -14,8 +14,7 @@ from penstock.sql.statements import AcceptClock, AcceptDamage, AlterUser, Create
 
 
 def create_user(parser: PenstockParser) -> CreateUser:
-    if_not_exists = parser.take("IF", "NOT", "EXISTS")
-    name, at = parser.name("the name of the user")
+    if_not_exists, name, at = parser.new_name("user")
     role, password = _facts(parser)
     return CreateUser(name, role or "read", password, if_not_exists, name_at=at)
 

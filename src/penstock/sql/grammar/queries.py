@@ -19,8 +19,7 @@ _ON_ERROR: dict[str, st.OnError] = {"none": "none", "rest": "rest"}
 
 
 def create_query(parser: PenstockParser) -> st.CreateQuery:
-    if_not_exists = parser.take("IF", "NOT", "EXISTS")
-    name, at = parser.name("the name of the query")
+    if_not_exists, name, at = parser.new_name("query")
     options: tuple[st.StatementOption, ...] = ()
     if parser.take("WITH"):
         options = parser.listed(lambda: option(parser))
@@ -114,8 +113,7 @@ _YEAR_US = 365 * 86_400_000_000
 
 def create_rollup(parser: PenstockParser) -> st.CreateRollup:
     """`name ON table AS SELECT keys, aggregates [WHERE ..] GROUP BY keys EVERY d KEEP d, ...`"""
-    if_not_exists = parser.take("IF", "NOT", "EXISTS")
-    name, at = parser.name("the name of the rollup")
+    if_not_exists, name, at = parser.new_name("rollup")
     parser.need("ON")
     source = parser.here
     table, table_at = parser.name("the name of a sensor table")
@@ -178,8 +176,7 @@ def _keep(parser: PenstockParser) -> int:
 
 
 def create_sink(parser: PenstockParser) -> st.CreateSink:
-    if_not_exists = parser.take("IF", "NOT", "EXISTS")
-    name, at = parser.name("the name of the sink")
+    if_not_exists, name, at = parser.new_name("sink")
     parser.need("FOR")
     parser.take("QUERY")
     query, query_at = parser.name("the name of a query")
