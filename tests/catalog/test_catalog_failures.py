@@ -68,7 +68,7 @@ def test_an_entry_of_a_newer_version_is_refused_with_everything_beside_it(tmp_pa
     bench.make_sensors()
     bench.close()
     writer = journal.JournalWriter(tmp_path)
-    writer.append("teleport", {}, {}, 1)
+    writer.append([("teleport", {})], {}, 1)
     writer.close()
     with pytest.raises(PenstockError, match="teleport"):
         bench.open()

@@ -195,7 +195,7 @@ def test_a_line_that_was_exchanged_for_an_older_one_is_damage(tmp_path: Path) ->
     for other in (False, True):
         writer_ = JournalWriter(tmp_path / str(other))
         for kind in ("a", "b" if other else "x", "c"):
-            writer_.append(kind, {}, {}, 1)
+            writer_.append([(kind, {})], {}, 1)
         writer_.close()
     mine, theirs = (journal_file(tmp_path / str(other)).read_bytes().splitlines(True) for other in (False, True))
     journal_file(tmp_path / "False").write_bytes(mine[0] + theirs[1] + mine[2])
@@ -265,16 +265,16 @@ def few_descriptors(count: int) -> Iterator[None]:
 @pytest.mark.parametrize("step", ["open", "sync"])
 def test_a_new_file_that_cannot_be_made_leaves_the_old_one_in_use(tmp_path: Path, step: str) -> None:
     written = JournalWriter(tmp_path)
-    written.append("note", {"n": 1}, {}, 1)
+    written.append([("note", {"n": 1})], {}, 1)
     reader = JournalReader(tmp_path)
 
     # The new file needs one more descriptor, and its folder another one while it is synced.
     with few_descriptors(0 if step == "open" else 1), pytest.raises(OSError, match="Too many"):
         written.rotate()
-    written.append("note", {"n": 2}, {}, 2)
+    written.append([("note", {"n": 2})], {}, 2)
     assert [entry.body["n"] for entry in reader.read()] == [1, 2]
     written.rotate()
-    written.append("note", {"n": 3}, {}, 3)
+    written.append([("note", {"n": 3})], {}, 3)
     written.close()
     assert [entry.body["n"] for entry in reader.read()] == [3]
     assert [entry.body["n"] for entry in JournalReader(tmp_path).read()] == [1, 2, 3]

@@ -107,7 +107,7 @@ class Catalog:
         if not entries:
             return
         with self._still() as heads:
-            made = self._writer.append_many(entries, heads, self._clock.now_us())
+            made = self._writer.append(entries, heads, self._clock.now_us())
             self.state.apply_many(made)
         if self._writer.position - self._covered >= SNAPSHOT_ENTRIES:
             self.write_snapshot()
