@@ -17,9 +17,9 @@ import pyarrow as pa
 
 from bench.local_database import local_database
 from bench.query_workload import ATTRIBUTES, readings, selections
-from penstock.clock import ManualClock
 from penstock.database.database import Database
 from tests.support import local_engine
+from tests.support.manual_clock import ManualClock
 
 ROWS_PER_CYCLE = 50_000
 RATE = 250_000.0

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from penstock.clock import ManualClock
 from penstock.clock_guard import FolderClock, GuardedClock
 from penstock.errors import PenstockError
 from penstock.security.caller import acting_as
 from tests.support.clock_world import DAY, HOUR, MINUTE, SECOND, YEAR_2099_US, ClockPipe, Machine
+from tests.support.manual_clock import ManualClock
 from tests.support.pipe import BEGAN_US
 
 SOURCES = Path(__file__).parents[1] / "src" / "penstock"

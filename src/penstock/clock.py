@@ -27,22 +27,6 @@ class WallClock:
         return time.time_ns() // 1_000
 
 
-class ManualClock:
-    """A clock that tests move by hand."""
-
-    def __init__(self, now_us: int = 0) -> None:
-        self._now_us = now_us
-
-    def now_us(self) -> int:
-        return self._now_us
-
-    def set(self, now_us: int) -> None:
-        self._now_us = now_us
-
-    def advance(self, delta_us: int) -> None:
-        self._now_us += delta_us
-
-
 def elapsed_us() -> int:
     """Time since the machine started, also while it slept; no setting of the wall clock moves it."""
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000

@@ -23,14 +23,14 @@ def row_objects(table: pa.Table) -> list[dict[str, Any]]:
 
 
 def unique_names(names: list[str]) -> list[str]:
-    """An object cannot hold two values of one name: the second `ppm` becomes `ppm_2`."""
-    out: list[str] = []
+    """Names with a number behind repeated ones: the second `ppm` becomes `ppm_2`, unless another column is called so."""
+    taken: dict[str, None] = {}
     for name in names:
         candidate, number = name, 2
-        while candidate in out:
+        while candidate in taken or (candidate != name and candidate in names):
             candidate, number = f"{name}_{number}", number + 1
-        out.append(candidate)
-    return out
+        taken[candidate] = None
+    return list(taken)
 
 
 def json_values(column: pa.ChunkedArray) -> list[Any]:

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from penstock.catalog.catalog import Catalog
-from penstock.catalog.model import StreamColumn, Table, TableOptions
+from penstock.catalog.model import StreamColumn, Table
 from penstock.catalog.state import CatalogState
-from penstock.clock import ManualClock
 from penstock.damage import DamageReport, damage_of
 from penstock.errors import PenstockError
 from penstock.types import DOUBLE, INT, TEXT, Field
+from tests.support.manual_clock import ManualClock
 
 READING = StreamColumn("reading", (Field("ppm", DOUBLE),))
 STATIC = (Field("sensor_id", INT), Field("location", TEXT))
@@ -58,7 +58,7 @@ class CatalogBench:
 
     def make_sensors(self, name: str = "sensors", connector: str | None = None) -> Table:
         stream = StreamColumn("reading", READING.fields, connector=connector)
-        return self.catalog.create_table(name, STATIC, ("sensor_id",), stream, TableOptions())
+        return self.catalog.create_table(Table(0, name, STATIC, ("sensor_id",), stream))
 
 
 def everything(state: CatalogState) -> dict[str, Any]:

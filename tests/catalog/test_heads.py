@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.catalog.histories import HeadHistory
-from penstock.catalog.model import NewQuery
 from tests.catalog.bench import CatalogBench
+from tests.support.new_query import new_query
 
 
 def last_entry(heads_seen: list[int], log_position: int) -> int:
@@ -34,10 +34,10 @@ def test_every_log_position_finds_the_last_entry_before_it(moves: list[int], bef
 def test_a_thousand_entries_without_readings_are_one_step(bench: CatalogBench) -> None:
     table = bench.make_sensors()
     for number in range(5):
-        bench.catalog.create_queries([NewQuery(f"before_{number}", "", {}, ("sensors",))])
+        bench.catalog.create_queries([new_query(f"before_{number}", "", {}, ("sensors",))])
     bench.heads[table.id] = 40
     for number in range(5):
-        bench.catalog.create_queries([NewQuery(f"after_{number}", "", {}, ("sensors",))])
+        bench.catalog.create_queries([new_query(f"after_{number}", "", {}, ("sensors",))])
     heads, entries = bench.state.journal_positions(table.id)
     assert (heads.tolist(), entries.tolist()) == ([0, 40], [6, 11])
     assert bench.state.journal_positions(table.id)[0] is heads
@@ -46,7 +46,7 @@ def test_a_thousand_entries_without_readings_are_one_step(bench: CatalogBench) -
 def test_a_table_that_is_gone_has_no_steps_and_a_later_one_starts_at_zero(bench: CatalogBench) -> None:
     first = bench.make_sensors()
     bench.heads[first.id] = 10
-    bench.catalog.drop("table", "sensors")
+    bench.catalog.drop("table", ["sensors"])
     second = bench.make_sensors()
     heads, entries = bench.state.journal_positions(second.id)
     assert (second.id, heads.tolist(), entries.tolist()) == (2, [0], [3])

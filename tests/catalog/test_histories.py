@@ -17,13 +17,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock.catalog import journal
-from penstock.catalog.model import Deduplicate, Function, NewQuery, StreamColumn, StreamType, TableOptions
+from penstock.catalog.model import Deduplicate, Function, StreamColumn, StreamType, Table, TableOptions
 from penstock.catalog.rollup_records import RollupDefinition, RollupFile, RollupStep, Tier
 from penstock.catalog.state import CatalogState, load_state
 from penstock.errors import PenstockError
 from penstock.types import DOUBLE, INT, TEXT, Field, parse_type
 from tests.catalog.bench import CatalogBench, everything
 from tests.support.examples import examples
+from tests.support.new_query import new_query
 
 pytestmark = pytest.mark.usefixtures("unsynced")
 
@@ -45,6 +46,7 @@ STREAMS = st.none() | st.builds(
     st.sampled_from([None, "tcp"]),
     st.just({"port": "1"}),
 )
+
 SOME = st.lists(NAMES, max_size=2, unique=True).map(tuple)
 SIDS = st.lists(st.integers(0, 6), max_size=3)
 VALUES: dict[str, st.SearchStrategy[Any]] = {
@@ -65,7 +67,7 @@ def create_table(bench: CatalogBench, draw: st.DataObject) -> None:
     columns += [Field(f"c{i}", parse_type(t)) for i, t in enumerate(draw.draw(st.lists(TYPES, max_size=2)))]
     chosen = tuple(columns[: draw.draw(st.integers(0, 3))])
     key = draw.draw(st.sampled_from([("k",), (), ("k", "c0")]))
-    bench.catalog.create_table(draw.draw(NAMES), chosen, key, draw.draw(STREAMS), draw.draw(OPTIONS))
+    bench.catalog.create_table(Table(0, draw.draw(NAMES), chosen, key, draw.draw(STREAMS), draw.draw(OPTIONS)))
 
 
 def a_row(bench: CatalogBench, draw: st.DataObject, table: str) -> tuple[Any, ...]:
@@ -97,7 +99,7 @@ def add_column(bench: CatalogBench, draw: st.DataObject) -> None:
 
 def create_queries(bench: CatalogBench, draw: st.DataObject) -> None:
     new = st.builds(
-        NewQuery, NAMES | st.sampled_from(["q", "r", "s"]), st.just("SELECT"), st.just({}), SOME, SOME, SOME
+        new_query, NAMES | st.sampled_from(["q", "r", "s"]), st.just("SELECT"), st.just({}), SOME, SOME, SOME
     )
     bench.catalog.create_queries(draw.draw(st.lists(new, max_size=3)))
 
@@ -110,7 +112,7 @@ def change_query(bench: CatalogBench, draw: st.DataObject) -> None:
 
 def drop(bench: CatalogBench, draw: st.DataObject) -> None:
     kind = draw.draw(st.sampled_from(["table", "stream_type", "function", "query", "rollup"]))
-    bench.catalog.drop(kind, draw.draw(NAMES | st.sampled_from(["q", "r"])), cascade=draw.draw(st.booleans()))
+    bench.catalog.drop(kind, [draw.draw(NAMES | st.sampled_from(["q", "r"]))], cascade=draw.draw(st.booleans()))
 
 
 def create_rollup(bench: CatalogBench, draw: st.DataObject) -> None:

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.usefixtures("unsynced")
 def write(folder: Path, *kinds: str) -> None:
     writer = JournalWriter(folder)
     for kind in kinds:
-        writer.append(kind, {"name": kind}, {3: 7}, 5)
+        writer.append([(kind, {"name": kind})], {3: 7}, 5)
     writer.close()
 
 
@@ -69,7 +69,7 @@ def test_a_batch_torn_at_any_byte_goes_as_a_whole(tmp_path: Path) -> None:
     write(tmp_path, "a")
     good = journal_file(tmp_path).stat().st_size
     writer = JournalWriter(tmp_path)
-    writer.append_many([("x", {}), ("y", {}), ("z", {})], {}, 1)
+    writer.append([("x", {}), ("y", {}), ("z", {})], {}, 1)
     writer.close()
     whole = journal_file(tmp_path).read_bytes()
     for end in range(good, len(whole)):
@@ -85,7 +85,7 @@ def test_a_batch_torn_at_any_byte_goes_as_a_whole(tmp_path: Path) -> None:
 
 def test_a_reader_sees_a_batch_only_when_all_of_it_is_there(tmp_path: Path) -> None:
     writer = JournalWriter(tmp_path)
-    writer.append_many([("x", {}), ("y", {})], {}, 1)
+    writer.append([("x", {}), ("y", {})], {}, 1)
     writer.close()
     whole = journal_file(tmp_path).read_bytes()
     reader = JournalReader(tmp_path)
@@ -163,15 +163,15 @@ def test_a_full_disk_refuses_the_batch_and_leaves_nothing_of_it(
 ) -> None:
     disk = Disk(monkeypatch)
     writer = JournalWriter(tmp_path)
-    writer.append("a", {}, {}, 1)
+    writer.append([("a", {})], {}, 1)
     before = journal_file(tmp_path).read_bytes()
     disk.room = room
     with pytest.raises(PenstockError) as caught:
-        writer.append_many([("x", {"text": "x" * 40}), ("y", {"text": "y" * 40})], {}, 1)
+        writer.append([("x", {"text": "x" * 40}), ("y", {"text": "y" * 40})], {}, 1)
     assert caught.value.condition == "disk_full"
     assert (journal_file(tmp_path).read_bytes(), writer.position) == (before, 1)
     disk.room = 1 << 40
-    assert writer.append("b", {}, {}, 1).pos == 2
+    assert writer.append([("b", {})], {}, 1)[0].pos == 2
     assert kinds(tmp_path) == ["a", "b"]
 
 
@@ -182,16 +182,16 @@ def test_what_could_not_be_synced_is_taken_back_even_if_only_later(
     writer = JournalWriter(tmp_path)
     disk.sync_fails = disk.cut_fails = True
     with pytest.raises(PenstockError, match="Input/output error"):
-        writer.append("lost", {}, {}, 1)
+        writer.append([("lost", {})], {}, 1)
     disk.sync_fails = disk.cut_fails = False
-    assert writer.append("kept", {}, {}, 1).pos == 1
+    assert writer.append([("kept", {})], {}, 1)[0].pos == 1
     assert kinds(tmp_path) == ["kept"]
 
 
 def test_what_cannot_be_written_as_json_changes_nothing(tmp_path: Path) -> None:
     writer = JournalWriter(tmp_path)
     with pytest.raises(TypeError):
-        writer.append("a", {"value": object()}, {}, 1)
+        writer.append([("a", {"value": object()})], {}, 1)
     assert (writer.position, journal_file(tmp_path).stat().st_size) == (0, 0)
 
 
@@ -210,15 +210,15 @@ def test_after_a_failed_sync_the_writer_refuses_until_the_file_was_read_again(
 ) -> None:
     disk = Disk(monkeypatch)
     writer = JournalWriter(tmp_path)
-    writer.append("a", {}, {}, 1)
+    writer.append([("a", {})], {}, 1)
     disk.sync_fails = True
     with pytest.raises(PenstockError):
-        writer.append("lost", {}, {}, 1)
+        writer.append([("lost", {})], {}, 1)
     disk.sync_fails = False
     # The page cache has lost what the disk has not taken: the file is shorter than the writer knows.
     journal_file(tmp_path).write_bytes(b"")
     with pytest.raises(PenstockError) as caught:
-        writer.append("b", {}, {}, 1)
+        writer.append([("b", {})], {}, 1)
     assert caught.value.condition == "corrupt_journal"
     assert journal_file(tmp_path).read_bytes() == b""
 
@@ -227,15 +227,15 @@ def test_after_a_failed_sync_the_writer_refuses_until_the_file_was_read_again(
 def test_a_batch_with_a_hole_is_a_tail_that_was_never_stored(tmp_path: Path, hole: tuple[int, int]) -> None:
     """A power cut during the sync of a large batch: later pages are on disk, earlier ones are not."""
     journal = JournalWriter(tmp_path)
-    journal.append("note", {"n": 0}, {}, 1)
+    journal.append([("note", {"n": 0})], {}, 1)
     size = journal_file(tmp_path).stat().st_size
-    journal.append_many([("note", {"n": n}) for n in range(1, 30)], {}, 2)
+    journal.append([("note", {"n": n}) for n in range(1, 30)], {}, 2)
     journal.close()
     data = bytearray(journal_file(tmp_path).read_bytes())
     data[size + hole[0] : size + hole[1]] = bytes(hole[1] - hole[0])
     journal_file(tmp_path).write_bytes(data)
     again = JournalWriter(tmp_path)
     assert again.position == 1
-    again.append("note", {"n": 99}, {}, 3)
+    again.append([("note", {"n": 99})], {}, 3)
     again.close()
     assert [entry.body["n"] for entry in JournalReader(tmp_path).read()] == [0, 99]

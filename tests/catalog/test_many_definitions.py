@@ -6,8 +6,8 @@ import time
 
 import pyarrow as pa
 
-from penstock.catalog.model import NewQuery
 from tests.catalog.bench import CatalogBench
+from tests.support.new_query import new_query
 
 
 def test_ten_thousand_sensors_come_in_one_insert_and_are_found(bench: CatalogBench) -> None:
@@ -26,7 +26,7 @@ def test_a_thousand_queries_come_one_by_one_in_seconds(bench: CatalogBench) -> N
     began = time.process_time()
     for number in range(1_000):
         bench.catalog.create_queries(
-            [NewQuery(f"q{number}", "SELECT s.reading.ppm FROM sensors s", plan, ("sensors",))]
+            [new_query(f"q{number}", "SELECT s.reading.ppm FROM sensors s", plan, ("sensors",))]
         )
     # Of our own time: how long a thousand syncs take is the disk's affair.
     assert time.process_time() - began < 15, "one by one must not mean all again for each"

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from penstock.catalog import catalog
 from penstock.catalog.folder_format import read_format
 from penstock.catalog.journal import JournalMoved, JournalReader, JournalWriter, journal_file, journal_files
-from penstock.catalog.model import TableOptions
+from penstock.catalog.model import Table
 from penstock.catalog.snapshot import (
     list_snapshots,
     read_snapshot,
@@ -98,7 +98,7 @@ def test_any_covered_prefix_may_be_removed_or_damaged(draw: st.DataObject) -> No
         assert plain(load_state(folder)) == expected
         bench.open()
         assert plain(bench.state) == expected
-        bench.catalog.create_table("after", (Field("k", INT),), ("k",), None, TableOptions())
+        bench.catalog.create_table(Table(0, "after", (Field("k", INT),), ("k",)))
         after = plain(bench.state)
         bench.reopen()
         assert plain(bench.state) == after == plain(load_state(folder))
@@ -195,7 +195,7 @@ def test_a_line_that_was_exchanged_for_an_older_one_is_damage(tmp_path: Path) ->
     for other in (False, True):
         writer_ = JournalWriter(tmp_path / str(other))
         for kind in ("a", "b" if other else "x", "c"):
-            writer_.append(kind, {}, {}, 1)
+            writer_.append([(kind, {})], {}, 1)
         writer_.close()
     mine, theirs = (journal_file(tmp_path / str(other)).read_bytes().splitlines(True) for other in (False, True))
     journal_file(tmp_path / "False").write_bytes(mine[0] + theirs[1] + mine[2])
@@ -265,16 +265,16 @@ def few_descriptors(count: int) -> Iterator[None]:
 @pytest.mark.parametrize("step", ["open", "sync"])
 def test_a_new_file_that_cannot_be_made_leaves_the_old_one_in_use(tmp_path: Path, step: str) -> None:
     written = JournalWriter(tmp_path)
-    written.append("note", {"n": 1}, {}, 1)
+    written.append([("note", {"n": 1})], {}, 1)
     reader = JournalReader(tmp_path)
 
     # The new file needs one more descriptor, and its folder another one while it is synced.
     with few_descriptors(0 if step == "open" else 1), pytest.raises(OSError, match="Too many"):
         written.rotate()
-    written.append("note", {"n": 2}, {}, 2)
+    written.append([("note", {"n": 2})], {}, 2)
     assert [entry.body["n"] for entry in reader.read()] == [1, 2]
     written.rotate()
-    written.append("note", {"n": 3}, {}, 3)
+    written.append([("note", {"n": 3})], {}, 3)
     written.close()
     assert [entry.body["n"] for entry in reader.read()] == [3]
     assert [entry.body["n"] for entry in JournalReader(tmp_path).read()] == [1, 2, 3]
@@ -285,7 +285,7 @@ def test_a_reader_that_is_overtaken_by_a_snapshot_reads_the_lines_before_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench = CatalogBench(tmp_path)
-    bench.catalog.create_table("first", [Field("id", INT)], ("id",), None, TableOptions())
+    bench.catalog.create_table(Table(0, "first", [Field("id", INT)], ("id",)))
     reader = JournalReader(tmp_path)
     look = os.stat
     overtaken = []
@@ -293,8 +293,8 @@ def test_a_reader_that_is_overtaken_by_a_snapshot_reads_the_lines_before_it(
     def write_afterwards(path: Any, *arguments: Any, **named: Any) -> os.stat_result:
         found = look(path, *arguments, **named)
         if not overtaken and reader.rest == (path, found.st_size):  # the reader takes the file for read to its end
-            overtaken.append(bench.catalog.create_table("second", [Field("id", INT)], ("id",), None, TableOptions()))
-            overtaken.append(bench.catalog.create_table("third", [Field("id", INT)], ("id",), None, TableOptions()))
+            overtaken.append(bench.catalog.create_table(Table(0, "second", [Field("id", INT)], ("id",))))
+            overtaken.append(bench.catalog.create_table(Table(0, "third", [Field("id", INT)], ("id",))))
             bench.catalog.write_snapshot()
         return found
 

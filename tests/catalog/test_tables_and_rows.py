@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.catalog.model import TableOptions
+from penstock.catalog.model import Table
 from penstock.catalog.state import load_state
 from penstock.errors import PenstockError
 from penstock.types import DOUBLE, INT, TEXT, Field, parse_type
@@ -24,11 +24,11 @@ from tests.catalog.bench import READING, CatalogBench, everything, refused
 def test_a_sensor_table_that_cannot_tell_its_sensors_apart_is_refused(
     bench: CatalogBench, columns: tuple[Field, ...], key: tuple[str, ...]
 ) -> None:
-    refused("invalid_definition", bench.catalog.create_table, "t", columns, key, READING, TableOptions())
+    refused("invalid_definition", bench.catalog.create_table, Table(0, "t", columns, key, READING))
 
 
 def test_a_sensor_table_without_static_columns_is_one_sensor_from_the_start(bench: CatalogBench) -> None:
-    table = bench.catalog.create_table("wind", (), (), READING, TableOptions())
+    table = bench.catalog.create_table(Table(0, "wind", (), (), READING))
     assert bench.state.rows(table.id).current().select(["_sid", "_address"]).to_pylist() == [
         {"_sid": 0, "_address": None}
     ]
@@ -40,8 +40,8 @@ def test_a_sensor_table_without_static_columns_is_one_sensor_from_the_start(benc
 
 
 def test_an_ordinary_table_has_rows_without_addresses_with_or_without_a_key(bench: CatalogBench) -> None:
-    bench.catalog.create_table("limits", (Field("gas", TEXT), Field("most", DOUBLE)), ("gas",), None, TableOptions())
-    bench.catalog.create_table("notes", (Field("text", TEXT),), (), None, TableOptions())
+    bench.catalog.create_table(Table(0, "limits", (Field("gas", TEXT), Field("most", DOUBLE)), ("gas",)))
+    bench.catalog.create_table(Table(0, "notes", (Field("text", TEXT),), ()))
     bench.catalog.insert_rows("limits", [("CO", 35), ("NO2", 5.5)])
     assert bench.catalog.insert_rows("notes", [("twice",), ("twice",), (None,)]) == 3
     bench.catalog.update_rows("limits", {1: ("NO2", 6)})
@@ -97,7 +97,7 @@ def test_keys_are_unique_and_never_null(bench: CatalogBench) -> None:
 
 
 def test_equal_decimals_are_one_key_however_they_are_written(bench: CatalogBench) -> None:
-    bench.catalog.create_table("t", (Field("d", parse_type("DECIMAL(6, 2)")),), ("d",), None, TableOptions())
+    bench.catalog.create_table(Table(0, "t", (Field("d", parse_type("DECIMAL(6, 2)")),), ("d",)))
     bench.catalog.insert_rows("t", [("1.5",)])
     refused("unique_violation", bench.catalog.insert_rows, "t", [("1.50",)])
 
@@ -114,7 +114,7 @@ def test_rows_that_went_meanwhile_are_neither_changed_nor_counted(bench: Catalog
 
 def test_a_column_that_is_not_null_is_so_in_every_row(bench: CatalogBench) -> None:
     columns = (Field("id", INT), Field("place", TEXT, required=True), Field("note", TEXT))
-    bench.catalog.create_table("rooms", columns, ("id",), None, TableOptions())
+    bench.catalog.create_table(Table(0, "rooms", columns, ("id",)))
     bench.catalog.insert_rows("rooms", [(1, "hall", None)])
     assert '"place" of "rooms"' in refused(
         "not_null_violation", bench.catalog.insert_rows, "rooms", [(2, "attic", None), (3, None, None)]

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from penstock.clock import ManualClock
 from penstock.cycle.cut import Limits
 from penstock.database.database import Database
 from penstock.settings import Settings
@@ -20,6 +19,7 @@ from tests.oracle.generate import seeded_script
 from tests.oracle.making import EPOCH_US
 from tests.oracle.model import World
 from tests.support.local_engine import LocalEngine
+from tests.support.manual_clock import ManualClock
 
 
 class Rig:

@@ -15,10 +15,10 @@ from apps.cameras.statements import DEFINITIONS, follow, insert_cameras
 from apps.cameras.town import CAMERAS, FASTEST_M_PER_S, ROUTES, SLOWEST_M_PER_S, length_m
 from apps.cameras.traffic import SECOND, Traffic
 from apps.cameras.view import draw, draw_town, summary
-from penstock.clock import ManualClock
 from penstock.sensors.base import ReadResult
 from penstock.sql.parse import parse_script
 from penstock.types import DOUBLE, Field
+from tests.support.manual_clock import ManualClock
 
 BEGAN_US = 1_777_777_777_000_000
 

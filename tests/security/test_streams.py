@@ -8,13 +8,14 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.clock import SECOND, ManualClock
+from penstock.clock import SECOND
 from penstock.security.caller import Caller, acting_as
 from penstock.server.http.access import Sessions
 from penstock.server.http.context import Context
 from penstock.server.routes.events import stream_events
 from penstock.settings import Settings
 from tests.security.conftest import World
+from tests.support.manual_clock import ManualClock
 
 
 def until_the_end(world: World, caller: Caller, leave: Callable[[], None]) -> list[bytes]:

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from penstock.clock import ManualClock
 from penstock.database.database import Database
 from penstock.errors import PenstockError
 from penstock.security.users import Cost, Users, as_caller, hash_password, new_token, token_digest, verify_password
 from penstock.settings import Settings
 from tests.security.conftest import CHEAP
 from tests.support.local_engine import LocalEngine
+from tests.support.manual_clock import ManualClock
 
 
 @pytest.fixture

@@ -34,9 +34,9 @@ def shared(tmp_path_factory: pytest.TempPathFactory, broker: Mosquitto) -> Itera
 @pytest.fixture
 def plant(shared: Plant) -> Plant:
     for table in shared.db.tables():
-        shared.db.catalog.drop("table", table["name"])
+        shared.db.catalog.drop("table", [table["name"]])
     for name in list(shared.db.catalog.state.stream_types):
-        shared.db.catalog.drop("stream_type", name)
+        shared.db.catalog.drop("stream_type", [name])
     return shared
 
 

@@ -75,14 +75,14 @@ def opened(table: Table) -> Iterator[Callable[[Store], MqttSource]]:
         assert table.stream is not None
         connector = find_connector("mqtt")
         made.append(MqttSource(store, parse_options(connector, table.stream.options), "one-identity"))
-        made[-1].start()
+        made[-1].service.start()
         wait_until(lambda: made[-1].facts().state == "connected")
         return made[-1]
 
     yield start
     for source in made:
         source.stop()
-        source.join(30)
+        source.service.join(30)
 
 
 def send(broker: Mosquitto, numbers: Iterable[int]) -> None:

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from penstock.clock import ManualClock
 from penstock.errors import PenstockError
 from penstock.sensors import registry
 from penstock.sensors.base import Option, Reading, Sensor, new_value
 from penstock.sensors.options import whole_number
 from tests.sensors.world import FIELDS, GAS
+from tests.support.manual_clock import ManualClock
 
 
 class Dial(Sensor):

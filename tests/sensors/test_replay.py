@@ -11,13 +11,14 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 
-from penstock.clock import SECOND, ManualClock, parse_timestamp
+from penstock.clock import SECOND, parse_timestamp
 from penstock.errors import PenstockError
 from penstock.sensors import recording_files
 from penstock.sensors.address_rules import AddressRules, SensorFiles
 from penstock.sensors.base import ReadResult, Sensor
 from penstock.sensors.registry import create_sensor
 from penstock.types import BIGINT, DOUBLE, TEXT, Field
+from tests.support.manual_clock import ManualClock
 
 NAB = Path(__file__).parents[1] / "data" / "nab"
 VALUE = (Field("value", DOUBLE),)

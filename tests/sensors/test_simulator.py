@@ -8,12 +8,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from penstock.clock import SECOND, ManualClock
+from penstock.clock import SECOND
 from penstock.sensors.base import ReadResult, Sensor
 from penstock.sensors.registry import create_sensor
 from penstock.sensors.signals import gaussian, uniform, walk
 from penstock.types import BIGINT, BINARY, BOOLEAN, DOUBLE, INT, TEXT, TIMESTAMP, Field, parse_type
 from tests.sensors.world import GAS
+from tests.support.manual_clock import ManualClock
 
 NOON = 1_763_190_000 * SECOND
 

@@ -65,7 +65,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Influx]:
 def influx(server: Influx) -> Influx:
     """An empty table, and counts that begin anew."""
     for table in server.db.tables():
-        server.db.catalog.drop("table", table["name"])
+        server.db.catalog.drop("table", [table["name"]])
     server.db.lines.counts = server.db.ways_in[LINES] = InputCounts()
     server.db.execute(CPU)
     return server

@@ -11,12 +11,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock.catalog.model import Sink
-from penstock.clock import SECOND, ManualClock
+from penstock.clock import SECOND
 from penstock.errors import PenstockError
 from penstock.sinks import files
 from penstock.sinks.base import Place, SinkBatch
 from penstock.sinks.registry import parse_options
 from tests.sinks.world import eventually, hot_probes, kill, push, sink
+from tests.support.manual_clock import ManualClock
 from tests.support.pipe import Pipe
 
 CLOCK = ManualClock(1_700_000_000 * SECOND)

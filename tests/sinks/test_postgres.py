@@ -10,12 +10,12 @@ import pyarrow as pa
 import pytest
 
 from penstock.catalog.model import Sink
-from penstock.clock import ManualClock
 from penstock.errors import PenstockError
 from penstock.sinks import postgres
 from penstock.sinks.base import Place, SinkBatch
 from penstock.sinks.registry import parse_options
 from tests.sinks.world import eventually, hot_probes, kill, push, sink
+from tests.support.manual_clock import ManualClock
 from tests.support.pipe import Pipe
 from tests.support.postgres import PrivatePostgres
 

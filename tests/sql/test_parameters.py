@@ -54,7 +54,9 @@ def test_a_stored_query_has_the_values_of_its_parameters_written_out() -> None:
         ["it's", -2, "1h30m"],
     )
     assert isinstance(statement, CreateQuery)
-    assert statement.sql == ("SELECT ppm FROM sensors WHERE ppm > -2 AND location = 'it''s' BEGIN (NOW - '1h30m')")
+    assert statement.select.sql == (
+        "SELECT ppm FROM sensors WHERE ppm > -2 AND location = 'it''s' BEGIN (NOW - '1h30m')"
+    )
 
 
 @pytest.mark.parametrize("value", [-3, -0.5, -0.0, Decimal("-2.5"), Decimal("-0")])
@@ -64,7 +66,7 @@ def test_a_stored_query_with_a_value_below_zero_says_the_same_when_it_is_read_ag
     text = f"SELECT ppm FROM sensors WHERE ppm > {sum_of} AND location = 'north' BEGIN (NOW - 1 HOUR)"
     (statement,) = parse_script(f"CREATE QUERY q AS {text}", [value])
     assert isinstance(statement, CreateQuery)
-    again = parse_select(statement.sql).query
+    again = parse_select(statement.select.sql).query
     for paren in list(again.find_all(exp.Paren)):
         paren.replace(paren.this)
     assert sql_of(again) == sql_of(statement.select.query)
@@ -72,7 +74,7 @@ def test_a_stored_query_with_a_value_below_zero_says_the_same_when_it_is_read_ag
 
 def test_a_number_that_is_none_is_no_crash() -> None:
     (statement,) = parse_script("CREATE QUERY q AS SELECT ppm FROM sensors WHERE ppm > $1", [Decimal("NaN")])
-    assert isinstance(statement, CreateQuery) and "nan" in statement.sql
+    assert isinstance(statement, CreateQuery) and "nan" in statement.select.sql
 
 
 @pytest.mark.parametrize("list_of", ["$1,$2,$3", "$1, $2, $3", "$1 ,$2 ,$3", "$3,$2,$1", "$1,$1||$2,$3"])
@@ -80,7 +82,7 @@ def test_parameters_need_no_space_between_them(list_of: str) -> None:
     (statement,) = parse_script(f"CREATE QUERY q AS SELECT ppm FROM sensors WHERE ppm IN ({list_of})", ["a", "b", "c"])
     assert isinstance(statement, CreateQuery)
     written = list_of.replace("$1", "'a'").replace("$2", "'b'").replace("$3", "'c'")
-    assert statement.sql == f"SELECT ppm FROM sensors WHERE ppm IN ({written})"
+    assert statement.select.sql == f"SELECT ppm FROM sensors WHERE ppm IN ({written})"
 
 
 @pytest.mark.parametrize(
@@ -97,7 +99,7 @@ def test_numbers_of_rows_and_durations_may_be_parameters(asked: str, written: st
     params = {"1": 7, "n": 7, "d": "7 SECONDS"}
     (statement,) = parse_script(f"CREATE QUERY q AS SELECT ppm FROM sensors {asked}", params)
     assert isinstance(statement, CreateQuery)
-    assert statement.sql == f"SELECT ppm FROM sensors {written}"
+    assert statement.select.sql == f"SELECT ppm FROM sensors {written}"
     plain = parse_select(f"SELECT ppm FROM sensors {written}").query
     assert sql_of(statement.select.query) == sql_of(plain)
 
@@ -114,7 +116,7 @@ def test_parameters_stand_beside_texts_with_dollars_in_them() -> None:
     text = "SELECT $$1,$2$$, $tag$3,$4$tag$, 'for $5,$6', \"a $7,$8\", $1,$2"
     (statement,) = parse_script(f"CREATE QUERY q AS {text} FROM sensors", ["x", 9])
     assert isinstance(statement, CreateQuery)
-    assert statement.sql == text.removesuffix("$1,$2") + "'x',9 FROM sensors"
+    assert statement.select.sql == text.removesuffix("$1,$2") + "'x',9 FROM sensors"
 
 
 def test_a_row_of_parameters_is_inserted_as_it_is_typed() -> None:

@@ -93,7 +93,7 @@ class World:
                 self.queries[statement.name] = QueryDefinition(
                     len(self.queries) + 1,
                     statement.name,
-                    statement.sql,
+                    statement.select.sql,
                     orjson.dumps(plan_to_json(plan)),
                     *reads,
                     start_us=0,
@@ -121,10 +121,9 @@ class World:
         return tree(statement)
 
     def _create_table(self, statement: st.CreateTable) -> str:
-        name, columns, key, stream, options = bind_create_table(statement, self)
-        table = Table(len(self.tables) + 1, name, columns, key, stream, options)
-        self.tables[name] = self.tables_by_id[table.id] = table
-        return f"flat columns: {', '.join(f'{c.name} {c.type}' for c in table.flat_columns())}\n{options}"
+        table = replace(bind_create_table(statement, self), id=len(self.tables) + 1)
+        self.tables[table.name] = self.tables_by_id[table.id] = table
+        return f"flat columns: {', '.join(f'{c.name} {c.type}' for c in table.flat_columns())}\n{table.options}"
 
     def _add_column(self, statement: st.AddColumn) -> str:
         table, column, to_stream = bind_add_column(statement, self)

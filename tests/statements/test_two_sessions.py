@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from penstock.catalog.model import NewQuery
 from penstock.errors import PenstockError
 from penstock.statements import query_statements
 from penstock.statements.select import plan_of
+from tests.support.new_query import new_query
 from tests.support.pipe import Pipe
 from tests.support.watched import watched
 
@@ -85,7 +85,7 @@ def test_a_query_over_a_table_that_is_gone_fails_alone(pipe: Pipe) -> None:
     )
     for name in ("fine", "pairs"):
         known = pipe.db.catalog.state.queries[name]
-        pipe.db.catalog.create_queries([NewQuery(f"lost_{name}", known.sql, over_number(known.plan, 99), ("probes",))])
+        pipe.db.catalog.create_queries([new_query(f"lost_{name}", known.sql, over_number(known.plan, 99), ("probes",))])
     pipe.engine.drain()
     pipe.push(3.0)
     pipe.engine.drain()

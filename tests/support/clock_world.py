@@ -6,11 +6,12 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from penstock.clock import Clock, ManualClock
+from penstock.clock import Clock
 from penstock.clock_guard import GuardedClock
 from penstock.database.database import Database
 from penstock.settings import Settings
 from tests.support.local_engine import LocalEngine
+from tests.support.manual_clock import ManualClock
 from tests.support.pipe import BEGAN_US, Pipe
 
 SECOND = 1_000_000

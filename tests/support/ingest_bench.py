@@ -9,7 +9,6 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.catalog.model import Table
-from penstock.clock import ManualClock
 from penstock.settings import Settings
 from penstock.streams.ingest.ingest import Ingest
 from penstock.streams.ingest.readings import IngestReceipt
@@ -17,6 +16,7 @@ from penstock.streams.log.segment_rows import read_slice
 from penstock.streams.log.segments import list_segments, slices
 from penstock.streams.log.stream_log import StreamLog
 from tests.streams.doubles import StateDouble
+from tests.support.manual_clock import ManualClock
 
 SECOND = 1_000_000
 NOW = 1_763_190_000_000_000

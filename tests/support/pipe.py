@@ -7,11 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from penstock.clock import ManualClock
 from penstock.database.database import Database
 from penstock.settings import Settings
 from penstock.views.standing_queries import Intervals
 from tests.support.local_engine import LocalEngine
+from tests.support.manual_clock import ManualClock
 
 BEGAN_US = 1_763_190_000_000_000
 TABLE = "CREATE TABLE probes (id INT PRIMARY KEY, place TEXT, reading STREAM (value DOUBLE))"

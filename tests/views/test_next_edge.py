@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.catalog.model import NewQuery
 from penstock.clock import SECOND
 from penstock.sql.parse import parse_select
 from penstock.sql.plan import plan_to_json
 from penstock.sql.planning.planner import plan_query, reads_of
+from tests.support.new_query import new_query
 from tests.support.pipe import BEGAN_US, Pipe
 
 
@@ -26,7 +26,7 @@ def create_spark_query(pipe: Pipe, name: str, sql: str) -> None:
     state = pipe.db.catalog.state
     plan = plan_query(parse_select(sql), state, standing=True)
     start = pipe.clock.now_us()
-    pipe.db.catalog.create_queries([NewQuery(name, sql, plan_to_json(plan), *reads_of(plan, state), start)])
+    pipe.db.catalog.create_queries([new_query(name, sql, plan_to_json(plan), *reads_of(plan, state), start)])
 
 
 def test_a_sliding_window_asks_for_cycles_until_its_last_row_has_left(pipe: Pipe) -> None:

@@ -27,13 +27,10 @@ from penstock.catalog.journal import JournalWriter, remove_covered
 from penstock.catalog.model import (
     Entry,
     Function,
-    NewQuery,
     QueryDefinition,
     Sink,
-    StreamColumn,
     StreamType,
     Table,
-    TableOptions,
     plan_text,
 )
 from penstock.catalog.rollup_records import RollupDefinition, RollupState, RollupStep, closing_to_json, rollup_to_json
@@ -110,7 +107,7 @@ class Catalog:
         if not entries:
             return
         with self._still() as heads:
-            made = self._writer.append_many(entries, heads, self._clock.now_us())
+            made = self._writer.append(entries, heads, self._clock.now_us())
             self.state.apply_many(made)
         if self._writer.position - self._covered >= SNAPSHOT_ENTRIES:
             self.write_snapshot()
@@ -122,18 +119,6 @@ class Catalog:
                     # The definition stands; a listener that fails must not make it look as if it did not.
                     _log.exception("after journal entry %s", entry.pos)
 
-    def named(self, kind: str) -> Mapping[str, object]:
-        """All definitions of a kind, by name."""
-        known: Mapping[str, Mapping[str, object]] = {
-            "table": self.state.tables,
-            "stream_type": self.state.stream_types,
-            "function": self.state.functions,
-            "query": self.state.queries,
-            "rollup": self.state.rollups,
-            "sink": self.state.sinks,
-        }
-        return known[kind]
-
     def _find(self, kind: str, known: Mapping[str, T], name: str) -> T:
         found = known.get(name)
         if found is None:
@@ -143,7 +128,7 @@ class Catalog:
     def _exists(self, kind: str, name: str, tolerated: bool = False) -> bool:
         """Whether there is one of that kind and name already, if that is tolerated. Relations share their names."""
         for other in (kind, *(_RELATIONS if kind in _RELATIONS else ())):
-            if name in self.named(other):
+            if name in self.state.named(other):
                 if tolerated and other == kind:
                     return True
                 raise error("already_exists", kind=other.replace("_", " "), name=name)
@@ -157,24 +142,17 @@ class Catalog:
                 return
             self._write("create_stream_type", to_json(found))
 
-    def create_table(
-        self,
-        name: str,
-        columns: tuple[Field, ...],
-        key: tuple[str, ...],
-        stream: StreamColumn | None,
-        options: TableOptions,
-        if_not_exists: bool = False,
-    ) -> Table:
+    def create_table(self, found: Table, if_not_exists: bool = False) -> Table:
+        """Journal a table; its id is given here."""
         with self._lock:
-            if self._exists("table", name, if_not_exists):
-                return self.state.tables[name]
-            if stream is not None and stream.stream_type is not None:
-                self._find("stream_type", self.state.stream_types, stream.stream_type)
-            check_shape(columns, key, stream)
-            table = Table(self.state.next_table_id, name, columns, key, stream, options)
+            if self._exists("table", found.name, if_not_exists):
+                return self.state.tables[found.name]
+            if found.stream is not None and found.stream.stream_type is not None:
+                self._find("stream_type", self.state.stream_types, found.stream.stream_type)
+            check_shape(found)
+            table = replace(found, id=self.state.next_table_id)
             entries = [("create_table", to_json(table))]
-            if stream is not None and not columns:
+            if table.stream is not None and not table.columns:
                 # Without static columns there is nothing to tell sensors apart by: the table is one sensor.
                 entries.append(("insert_rows", {"table": table.id, "rows": [[None]]}))
             self._write_many(entries)
@@ -277,7 +255,9 @@ class Catalog:
 
     # -- standing queries
 
-    def create_queries(self, queries: Sequence[NewQuery], planned: CatalogState | None = None) -> list[QueryDefinition]:
+    def create_queries(
+        self, queries: Sequence[QueryDefinition], planned: CatalogState | None = None
+    ) -> list[QueryDefinition]:
         """All of them with one sync, or none. `planned`: the catalog that they were planned with, if not this one."""
         with self._lock:
             made: dict[str, QueryDefinition] = {}
@@ -286,7 +266,7 @@ class Catalog:
                 if query.name in made:
                     raise error("already_exists", kind="query", name=query.name)
                 check_reads(query, made, self.state, planned or self.state)
-                made[query.name] = query.numbered(self.state.next_query_id + len(made))
+                made[query.name] = replace(query, id=self.state.next_query_id + len(made))
             self._write_many([("create_query", query_entry(q)) for q in made.values()])
             return list(made.values())
 
@@ -350,14 +330,13 @@ class Catalog:
 
     # -- dropping, and what becomes of readings
 
-    def drop(self, kind: str, name: str, cascade: bool = False, if_exists: bool = False) -> list[str]:
-        """Drop a table, stream_type, function, query, rollup or sink; with CASCADE also what uses it. What was dropped."""
-        return self.drop_many(kind, [name], cascade, if_exists)
+    def drop(self, kind: str, names: Sequence[str], cascade: bool = False, if_exists: bool = False) -> list[str]:
+        """Drop tables, stream types, functions, queries, rollups or sinks; with CASCADE also what uses them. What was dropped.
 
-    def drop_many(self, kind: str, names: Sequence[str], cascade: bool = False, if_exists: bool = False) -> list[str]:
-        """All of them with one sync, or none; users that are dropped themselves hold nothing up."""
+        All of them with one sync, or none; users that are dropped themselves hold nothing up.
+        """
         with self._lock:
-            known = self.named(kind)
+            known = self.state.named(kind)
             for name in names:
                 if name not in known and not if_exists:
                     raise missing(kind, name, known)

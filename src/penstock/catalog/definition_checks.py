@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from penstock.catalog.definition_json import journal_form
-from penstock.catalog.model import NewQuery, QueryDefinition, Sink, StreamColumn, Table
+from penstock.catalog.model import QueryDefinition, Sink, Table
 from penstock.catalog.rollup_records import RollupDefinition
 from penstock.catalog.state import CatalogState
 from penstock.errors import PenstockError, error, suggest
@@ -16,18 +16,18 @@ from penstock.types import TEXT, Field
 Row = list[Any]
 
 
-def check_shape(columns: tuple[Field, ...], key: tuple[str, ...], stream: StreamColumn | None) -> None:
+def check_shape(table: Table) -> None:
     """That a table's columns can be told apart, and its rows by their key."""
-    names = [c.name for c in columns] + ([stream.name] if stream is not None else [])
+    names = [c.name for c in table.columns] + ([table.stream.name] if table.stream is not None else [])
     if len(set(names)) < len(names):
         raise error("invalid_definition", detail="a column is named twice")
-    types = {c.name: c.type for c in columns}
-    for name in key:
+    types = {c.name: c.type for c in table.columns}
+    for name in table.key:
         if name not in types:
             raise error("invalid_definition", detail=f'the key names "{name}", which is no static column')
         if types[name].kind in ("ARRAY", "STRUCT"):
             raise error("invalid_definition", detail=f"{types[name]} cannot be a key")
-    if stream is not None and columns and not key:
+    if table.stream is not None and table.columns and not table.key:
         raise error("invalid_definition", detail="a sensor table with static columns needs a PRIMARY KEY")
 
 
@@ -178,7 +178,7 @@ def missing(kind: str, name: str, known: Iterable[str]) -> PenstockError:
     return error(f"{kind}_not_found", **{kind: name}, hint=suggest(name, known))
 
 
-def check_reads(query: NewQuery, made: Mapping[str, object], now: CatalogState, planned: CatalogState) -> None:
+def check_reads(query: QueryDefinition, made: Mapping[str, object], now: CatalogState, planned: CatalogState) -> None:
     """What it reads may have been dropped since it was planned, and something else have its name."""
     reads: tuple[tuple[str, tuple[str, ...], Mapping[str, object], Mapping[str, object]], ...] = (
         ("table", query.reads_tables, now.tables, planned.tables),

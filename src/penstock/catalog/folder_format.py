@@ -6,12 +6,11 @@ their metadata. A folder of format 1 opens, and is of format 2 from the first wr
 
 from __future__ import annotations
 
-import os
 import re
 import zlib
 from pathlib import Path
 
-from penstock.disk_sync import sync_file, sync_folder
+from penstock.disk_sync import replace_file
 
 FORMAT_VERSION = 2
 _FILE = "format_version"
@@ -50,9 +49,8 @@ def is_id_whole(root: Path) -> bool:
 def write_format(root: Path, folder_id: str) -> None:
     """Say that the folder has this id and the format of this version."""
     text = f"{folder_id}\n{FORMAT_VERSION}\n"
-    _write(root / _ID, f"{text}{zlib.crc32(text.encode()):08x}\n")
-    _write(root / _FILE, f"{FORMAT_VERSION}\n")
-    sync_folder(root)
+    replace_file(root / _ID, f"{text}{zlib.crc32(text.encode()):08x}\n".encode(), synced=True)
+    replace_file(root / _FILE, f"{FORMAT_VERSION}\n".encode(), synced=True)
 
 
 def upgrade_format(root: Path) -> None:
@@ -71,10 +69,3 @@ def _id_lines(root: Path) -> list[str]:
     if len(lines) != 3 or lines[2] != f"{zlib.crc32(text.encode()):08x}":
         raise ValueError(lines)
     return lines[:2]
-
-
-def _write(path: Path, text: str) -> None:
-    aside = path.with_name(f"{path.name}.new")
-    aside.write_text(text)
-    sync_file(aside)
-    os.replace(aside, path)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-Int64s = np.ndarray[Any, np.dtype[np.int64]]
+from penstock.catalog.rows import Int64s
 
 
 class HeadHistory:

@@ -383,11 +383,8 @@ class JournalWriter:
             raise
         return descriptor
 
-    def append(self, kind: str, body: dict[str, Any], heads: dict[int, int], at_us: int) -> Entry:
-        return self.append_many([(kind, body)], heads, at_us)[0]
-
-    def append_many(self, entries: Iterable[tuple[str, dict[str, Any]]], heads: dict[int, int], at_us: int) -> Entries:
-        """Several entries with one sync: all of them or, after a failed write or a crash, none.
+    def append(self, entries: Iterable[tuple[str, dict[str, Any]]], heads: dict[int, int], at_us: int) -> Entries:
+        """Entries with one sync: all of them or, after a failed write or a crash, none.
 
         What comes back was read from the bytes written: it holds what any other process will see.
         """

@@ -5,7 +5,7 @@ They are built by `sql` (from text) and by `CatalogState` (from journal entries)
 
 from __future__ import annotations
 
-from dataclasses import InitVar, dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import orjson
@@ -118,7 +118,8 @@ class Function:
 class QueryDefinition:
     """A standing query: its text, its compiled plan (JSON of sql.plan) and what it reads.
 
-    The plan stays text: as dictionaries ten thousand of them took half a gigabyte over all processes.
+    The plan stays text: as dictionaries ten thousand of them took half a gigabyte over all processes. The catalog gives a new
+    one its number.
 
     `start_us` is START: the query's NOW when it was registered; None where no time was known yet. `strategy` says how
     its answer is kept where a statement chose that (STRATEGIES); None: the cheapest is found by cost. `quarantined` says
@@ -148,30 +149,6 @@ class QueryDefinition:
 def plan_text(plan: dict[str, Any]) -> bytes:
     # A copy: what orjson gives keeps the buffer that it wrote into, several times as large.
     return bytes(memoryview(orjson.dumps(plan)))
-
-
-@dataclass(frozen=True, slots=True)
-class NewQuery:
-    """A standing query as it is handed to the catalog."""
-
-    name: str
-    sql: str
-    plan: InitVar[dict[str, object]]
-    reads_tables: tuple[str, ...]
-    reads_queries: tuple[str, ...] = ()
-    reads_functions: tuple[str, ...] = ()
-    start_us: int | None = None
-    owner: str | None = None
-    description: str | None = None
-    strategy: str | None = None
-    stored_plan: bytes = field(init=False)  # of a thousand that come at once the plans take ten times the room
-
-    def __post_init__(self, plan: dict[str, object]) -> None:
-        object.__setattr__(self, "stored_plan", plan_text(plan))
-
-    def numbered(self, query_id: int) -> QueryDefinition:
-        """What the catalog keeps of it, under a number."""
-        return QueryDefinition(id=query_id, **{each.name: getattr(self, each.name) for each in fields(self)})
 
 
 @dataclass(frozen=True, slots=True)

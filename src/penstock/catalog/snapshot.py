@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
-from penstock.disk_sync import sync_folder
+from penstock.disk_sync import replace_file
 from penstock.errors import error
 
 _NAME = re.compile(r"^snapshot-(\d{12})\.json\.zst$")
@@ -40,15 +40,8 @@ def write_snapshot(folder: Path, content: dict[str, Any]) -> Path:
     text = orjson.dumps(content, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS)
     packed = pa.compress(text, codec="zstd", asbytes=True)
     path = snapshot_path(folder, content["position"])
-    aside = path.with_suffix(".new")
-    handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)  # options hold passwords
-    with os.fdopen(handle, "wb") as file:
-        file.write(b"penstock-catalog 1 %08x %d\n" % (zlib.crc32(packed, len(text)), len(text)))
-        file.write(packed)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(aside, path)
-    sync_folder(path.parent)
+    head = b"penstock-catalog 1 %08x %d\n" % (zlib.crc32(packed, len(text)), len(text))
+    replace_file(path, head + packed, synced=True)
     return path
 
 

@@ -6,7 +6,7 @@ The server, Spark's planner and Spark's workers each fold the same entries and s
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from penstock.catalog.definition_json import (
     table_from_json,
     to_json,
 )
-from penstock.catalog.histories import Int64s, LogHeads, ObservationHistory, Observations
+from penstock.catalog.histories import LogHeads, ObservationHistory, Observations
 from penstock.catalog.journal import SNAPSHOT, JournalReader
 from penstock.catalog.model import Entry, Function, QueryDefinition, Sink, StreamType, Table
 from penstock.catalog.rollup_records import (
@@ -32,7 +32,7 @@ from penstock.catalog.rollup_records import (
     rollup_from_json,
     rollup_to_json,
 )
-from penstock.catalog.rows import StaticRows
+from penstock.catalog.rows import Int64s, StaticRows
 from penstock.catalog.snapshot import read_snapshot
 from penstock.errors import error
 
@@ -50,6 +50,11 @@ class CatalogDefinitions:
     query_positions: dict[int, tuple[int, int]] = field(default_factory=dict)
     rollups: dict[str, RollupDefinition] = field(default_factory=dict)
     sinks: dict[str, Sink] = field(default_factory=dict)
+
+    def named(self, kind: str) -> dict[str, Any]:
+        """What is defined of one kind, in the words of DROP: table, stream_type, function, query, rollup or sink."""
+        found: dict[str, Any] = getattr(self, "queries" if kind == "query" else f"{kind}s")
+        return found
 
     def copy(self) -> CatalogDefinitions:
         return CatalogDefinitions(*(dict(getattr(self, f.name)) for f in fields(self)))
@@ -115,19 +120,15 @@ class CatalogState:
     def restore(self, data: dict[str, Any]) -> None:
         """Make a state what a snapshot says, whatever it was before."""
         draft = CatalogDefinitions()
-        for found in map(stream_type_from_json, data["stream_types"]):
-            draft.stream_types[found.name] = found
+        draft.stream_types = {found.name: found for found in map(stream_type_from_json, data["stream_types"])}
         for table in map(table_from_json, data["tables"]):
             draft.tables[table.name] = draft.tables_by_id[table.id] = table
-        for function in map(function_from_json, data["functions"]):
-            draft.functions[function.name] = function
+        draft.functions = {found.name: found for found in map(function_from_json, data["functions"])}
         for query in map(self._shared, map(query_from_json, data["queries"])):
             draft.queries[query.name] = draft.queries_by_id[query.id] = query
-        draft.query_positions.update({query: (came, changed) for query, came, changed in data["query_positions"]})
-        for rollup in map(rollup_from_json, data["rollups"]):
-            draft.rollups[rollup.name] = rollup
-        for sink in map(sink_from_json, data["sinks"]):
-            draft.sinks[sink.name] = sink
+        draft.query_positions = {query: (came, changed) for query, came, changed in data["query_positions"]}
+        draft.rollups = {found.name: found for found in map(rollup_from_json, data["rollups"])}
+        draft.sinks = {found.name: found for found in map(sink_from_json, data["sinks"])}
         self.next_table_id, self.next_query_id, self.next_rollup_id, self.next_sink_id = data["next"]
         self._rows = {
             int(t): StaticRows.from_json(draft.tables_by_id[int(t)], rows) for t, rows in data["rows"].items()
@@ -193,6 +194,10 @@ class CatalogState:
     @property
     def sinks(self) -> dict[str, Sink]:
         return self._definitions.sinks
+
+    def named(self, kind: str) -> Mapping[str, object]:
+        """What is defined of one kind, by name, as `CatalogDefinitions.named`."""
+        return self._definitions.named(kind)
 
     def rows(self, table_id: int) -> StaticRows:
         found = self._rows.get(table_id)
@@ -305,24 +310,16 @@ class CatalogState:
 
     def _drop(self, draft: CatalogDefinitions, entry: Entry) -> None:
         for kind, name in entry.body["names"]:
+            gone = draft.named(kind).pop(name)
             if kind == "table":
-                table = draft.tables.pop(name)
-                del draft.tables_by_id[table.id]
-                del self._rows[table.id]
-                self._heads.forget(table.id)
-                self._observed.forget(table.id)
-                self._retained.pop(table.id, None)
-            elif kind == "stream_type":
-                del draft.stream_types[name]
-            elif kind == "function":
-                del draft.functions[name]
+                del draft.tables_by_id[gone.id], self._rows[gone.id]
+                self._heads.forget(gone.id)
+                self._observed.forget(gone.id)
+                self._retained.pop(gone.id, None)
             elif kind == "rollup":
-                del self._rolled_up[draft.rollups.pop(name).id]
-            elif kind == "sink":
-                del draft.sinks[name]
-            else:
-                query = draft.queries.pop(name)
-                del draft.queries_by_id[query.id], draft.query_positions[query.id]
+                del self._rolled_up[gone.id]
+            elif kind == "query":
+                del draft.queries_by_id[gone.id], draft.query_positions[gone.id]
 
     def _observe(self, draft: CatalogDefinitions, entry: Entry) -> None:
         if entry.body["table"] in draft.tables_by_id:

@@ -28,7 +28,7 @@ from typing import Any
 import orjson
 
 from penstock.clock import Clock, WallClock
-from penstock.disk_sync import sync_folder
+from penstock.disk_sync import replace_file, sync_folder
 from penstock.errors import PenstockError, error, suggest
 from penstock.security.caller import ROLES, Caller, Role, role_named
 
@@ -146,15 +146,9 @@ class AccountFile:
         return error("corrupt_accounts", file=str(self.path), detail=detail, hint=hint)
 
     def write(self, accounts: Accounts) -> None:
-        aside = self.path.with_suffix(".new")
-        handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(handle, "wb") as stream:
-            body = to_json(accounts)
-            stream.write(orjson.dumps({**body, _SUM: _sum(body)}, option=orjson.OPT_INDENT_2))
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(aside, self.path)
-        sync_folder(self.path.parent)
+        body = to_json(accounts)
+        text = orjson.dumps({**body, _SUM: _sum(body)}, option=orjson.OPT_INDENT_2)
+        replace_file(self.path, text, synced=True)
         if not self._mark.exists():
             self._mark.touch(mode=0o600)
             sync_folder(self.path.parent)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any
 
 import orjson
@@ -30,7 +31,7 @@ _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 _NAMED_LEVEL = re.compile(r"\+([A-Za-z_]\w*)")
 _SHARED = re.compile(r"(\$share/[^/+#]+/)(.+)", re.S)
 _TOPIC_MOST = 65_535
-_REMEMBERED = 100_000  # topics with values that are kept; beyond it each is read again
+_REMEMBERED = 100_000  # topics with values that are kept
 
 
 class TopicPattern:
@@ -55,7 +56,7 @@ class TopicPattern:
             raise ValueError(f'"{spelled}" names a column twice')
         # '#' stands for the levels below and for none at all, so the slash before it belongs to it.
         self._regex = re.compile("/".join(patterns).replace("/(?:.*)", "(?:/.*)?"), re.S)
-        self._known: dict[str, dict[str, str] | None] = {}
+        self.values = lru_cache(maxsize=_REMEMBERED)(self._values)
 
     def _pattern(self, level: str) -> str:
         if level == "+":
@@ -72,16 +73,10 @@ class TopicPattern:
             at = found.end()
         return pattern + re.escape(level[at:])
 
-    def values(self, topic: str) -> Mapping[str, str] | None:
+    def _values(self, topic: str) -> Mapping[str, str] | None:
         """Texts by name; None where the topic is not one of these."""
-        try:
-            return self._known[topic]
-        except KeyError:
-            found = self._regex.fullmatch(topic)
-            values = dict(zip(self.names, found.groups(), strict=True)) if found else None
-            if len(self._known) < _REMEMBERED:
-                self._known[topic] = values
-            return values
+        found = self._regex.fullmatch(topic)
+        return dict(zip(self.names, found.groups(), strict=True)) if found else None
 
 
 def check_filter(text: str) -> None:
@@ -248,13 +243,6 @@ def _qos(text: str) -> int:
     return int(text)
 
 
-def _in_flight(text: str) -> int:
-    value = whole_number(1)(text)
-    if value > 65_535:
-        raise ValueError(f"{value} is more than 65535")
-    return value
-
-
 def _columns(text: str) -> dict[str, list[str]]:
     """'field=path.to.member, ...'"""
     found: dict[str, list[str]] = {}
@@ -303,7 +291,7 @@ OPTIONS = (
         "in_flight",
         "5000",
         "Messages that are taken before the first of them is stored; then reading waits.",
-        _in_flight,
+        whole_number(1, 65_535),
     ),
     Option("keepalive", "30s", "Silence after which broker and server ask whether the other is there.", duration),
     Option("timeout", "10s", "How long connecting may take.", duration),

@@ -27,7 +27,7 @@ def number(least: float = -math.inf, most: float = math.inf, above: float | None
     return parse
 
 
-def whole_number(least: int = 0) -> Callable[[str], int]:
+def whole_number(least: int = 0, most: int | None = None) -> Callable[[str], int]:
     def parse(text: str) -> int:
         try:
             value = int(text)
@@ -35,6 +35,8 @@ def whole_number(least: int = 0) -> Callable[[str], int]:
             raise ValueError(f'"{text}" is not a whole number') from None
         if value < least:
             raise ValueError(f"{value} is less than {least}")
+        if most is not None and value > most:
+            raise ValueError(f"{value} is more than {most}")
         return value
 
     return parse

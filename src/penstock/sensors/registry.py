@@ -19,10 +19,10 @@ from typing import Any
 
 from penstock.catalog.model import Table
 from penstock.clock import Clock
-from penstock.errors import error, suggest
+from penstock.errors import PenstockError, error, suggest
 from penstock.sensors import mqtt, replay, simulator, tcp
 from penstock.sensors.address_rules import AddressRules
-from penstock.sensors.base import AnySensor, Connector, Option, PushSensor, Sensor, connector_of
+from penstock.sensors.base import AnySensor, Connector, Mode, Option, PushSensor, Sensor, connector_of
 from penstock.sensors.options import read_options
 from penstock.types import Field
 
@@ -91,6 +91,17 @@ def find_connector(name: str) -> Connector:
         return _load_entry_point(name)
     except Exception as cause:
         raise error("connector_not_found", connector=name, hint=f"its package does not load: {cause}") from cause
+
+
+def mode_of(table: Table) -> Mode | None:
+    """How the readings of a table come; None where it has no stream, or one that is pushed without a connector."""
+    if table.stream is None or table.stream.connector is None:
+        return None
+    try:
+        return find_connector(table.stream.connector).mode
+    except PenstockError:
+        # Its package is gone since the stream type was created: opening fails, and says so sensor by sensor.
+        return "pull"
 
 
 def parse_options(connector: Connector, options: Mapping[str, str]) -> dict[str, Any]:

@@ -56,8 +56,22 @@ def sources_in(node: exp.Expr) -> set[BoundSource]:
     return {column.meta["source"] for column in node.find_all(exp.Column)}
 
 
+def branches(query: exp.Expr) -> list[exp.Expr]:
+    """The SELECTs that UNION and its relatives combine, in order; of a SELECT itself."""
+    if isinstance(query, exp.Subquery):
+        return branches(query.this)
+    if isinstance(query, exp.SetOperation):
+        return [*branches(query.left), *branches(query.right)]
+    return [query]
+
+
 def call_of(name: str, *arguments: exp.Expr) -> exp.Expr:
     return exp.Anonymous(this=name, expressions=list(arguments))
+
+
+def micros_of(time: exp.Expr) -> exp.Expr:
+    """The microseconds of a time."""
+    return typed(call_of("unix_micros", time), BIGINT)
 
 
 def both(left: exp.Expr | None, right: exp.Expr) -> exp.Expr:

@@ -188,20 +188,8 @@ class ClauseParser(Cursor):
 
     def _parse_begin_end(self) -> BeginEnd:
         self._match(TokenType.BEGIN)
-        clause = BeginEnd()
-        opened = self._match_pair(TokenType.L_PAREN, TokenType.VAR, advance=False) and self._next.text.upper() == "LAST"
-        if opened:
-            self._advance()
-        if opened or self.peek("LAST"):
-            self.need("LAST")
-            clause.set("rows", self.integer("a number of rows"))
-            if not self.take("ROWS"):
-                self.need("ROW")
-            clause.set("per_sensor", self.take("PER", "SENSOR"))
-            if opened:
-                self.need(")")
-        else:
-            clause.set("begin", self.edge())
+        newest = self.newest_rows()
+        clause = BeginEnd(rows=newest[0], per_sensor=newest[1]) if newest is not None else BeginEnd(begin=self.edge())
         if self._match(TokenType.END):
             clause.set("end", self.edge())
         if self._match(TokenType.FOR):
@@ -210,6 +198,20 @@ class ClauseParser(Cursor):
             identifier.update_positions(self._prev)
             clause.set("alias", identifier)
         return clause
+
+    def newest_rows(self) -> tuple[int, bool] | None:
+        """`LAST n ROWS [PER SENSOR]`, perhaps in parentheses: how many, and whether of each sensor; None for anything else."""
+        if not self.peek("LAST") and not self.peek("(", "LAST"):
+            return None
+        opened = self.take("(")
+        self.need("LAST")
+        count = self.integer("a number of rows")
+        if not self.take("ROWS"):
+            self.need("ROW")
+        per_sensor = self.take("PER", "SENSOR")
+        if opened:
+            self.need(")")
+        return count, per_sensor
 
     def edge(self) -> WindowEdge:
         first = self.here

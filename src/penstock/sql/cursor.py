@@ -135,8 +135,12 @@ class Cursor(PostgresParser):
             return token.text.lower(), span_of_token(token)
         raise self.expected(what)
 
-    def at_string(self) -> bool:
-        return self._curr.token_type in _STRINGS
+    def new_name(self, kind: str) -> tuple[bool, str, Span]:
+        """The name of what CREATE makes, and whether IF NOT EXISTS stands before it."""
+        return self.take("IF", "NOT", "EXISTS"), *self.name(f"the name of the {kind}")
+
+    def name_or_text(self, what: str) -> str:
+        return self.text_literal(what) if self._curr.token_type in _STRINGS else self.name(what)[0]
 
     def text_literal(self, what: str) -> str:
         if self._curr.token_type not in _STRINGS:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from penstock.catalog.model import TIME_COLUMN, Deduplicate, Function, StreamColumn, StreamType, Table, TableOptions
 from penstock.catalog.state import CatalogState
@@ -17,18 +17,8 @@ from penstock.sql.values import duration_us
 from penstock.types import Field
 
 
-class TableDefinition(NamedTuple):
-    """What `Catalog.create_table` takes."""
-
-    name: str
-    columns: tuple[Field, ...]
-    key: tuple[str, ...]
-    stream: StreamColumn | None
-    options: TableOptions
-
-
-def bind_create_table(statement: st.CreateTable, state: CatalogState) -> TableDefinition:
-    """The table a statement describes. Raises invalid_definition, invalid_option, stream_type_not_found."""
+def bind_create_table(statement: st.CreateTable, state: CatalogState) -> Table:
+    """The table a statement describes, without its number. Raises invalid_definition, invalid_option, stream_type_not_found."""
     _check_name(statement.name, statement, statement.name_at, "table")
     streams = [c for c in statement.columns if c.type is None]
     if len(streams) > 1:
@@ -48,7 +38,7 @@ def bind_create_table(statement: st.CreateTable, state: CatalogState) -> TableDe
     deduplicate = _deduplicate(statement, static, stream)
     options = table_options(statement, stream is not None, deduplicate)
     columns = tuple(Field(c.name, c.type, c.not_null) for c in static if c.type is not None)
-    return TableDefinition(statement.name, columns, key, stream, options)
+    return Table(0, statement.name, columns, key, stream, options)
 
 
 def _key(statement: st.CreateTable, static: list[st.ColumnDefinition], sensors: bool) -> tuple[str, ...]:

@@ -210,11 +210,6 @@ class CreateQuery(Statement):
     if_not_exists: bool = False
     options: tuple[StatementOption, ...] = ()
 
-    @property
-    def sql(self) -> str:
-        """The text to store: that of the SELECT."""
-        return self.select.sql
-
 
 @dataclass(frozen=True, slots=True)
 class CreateRollup(Statement):

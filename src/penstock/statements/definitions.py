@@ -36,10 +36,9 @@ def create_stream_type(session: Session, statement: st.CreateStreamType) -> Resu
 
 
 def create_table(session: Session, statement: st.CreateTable) -> Result:
-    catalog = session.catalog
-    name, columns, key, stream, options = bind_create_table(statement, catalog.state)
-    validate_table(Table(0, name, columns, key, stream, options))
-    catalog.create_table(name, columns, key, stream, options, statement.if_not_exists)
+    table = bind_create_table(statement, session.catalog.state)
+    validate_table(table)
+    session.catalog.create_table(table, statement.if_not_exists)
     return done("CREATE TABLE")
 
 
@@ -54,7 +53,7 @@ def create_function(session: Session, statement: st.CreateFunction) -> Result:
             return done("CREATE FUNCTION")
         # Refused while a query uses it: its earlier answers would mean something else.
         try:
-            catalog.drop("function", statement.name)
+            catalog.drop("function", [statement.name])
         except PenstockError as failure:
             if failure.condition == "dependents_exist":
                 failure.hint = "drop them first, or create a function with another name"
@@ -79,7 +78,7 @@ def drop(session: Session, statement: st.Drop) -> Result:
         names = matching(statement.like, catalog.state.queries)
     elif not statement.if_exists:
         _point_at_missing(catalog, statement)
-    dropped = catalog.drop_many(kind, names, statement.cascade, statement.if_exists)
+    dropped = catalog.drop(kind, names, statement.cascade, statement.if_exists)
     asked_for = {f'{kind.replace("_", " ")} "{name}"' for name in names}
     also = [d for d in dropped if d not in asked_for]
     notices = (f"also dropped: {', '.join(also)}",) if also else ()
@@ -89,7 +88,7 @@ def drop(session: Session, statement: st.Drop) -> Result:
 
 def _point_at_missing(catalog: Catalog, statement: st.Drop) -> None:
     """Of several names the caret stands under the one that is not there."""
-    known = catalog.named(statement.kind)
+    known = catalog.state.named(statement.kind)
     for name, at in zip(statement.names, statement.names_at, strict=True):
         if name not in known:
             raise statement.source.point(missing(statement.kind, name, known), at)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any
 
@@ -18,7 +18,7 @@ import orjson
 from sqlglot import exp
 
 from penstock.cancellation import check_cancelled
-from penstock.catalog.model import NewQuery, QueryDefinition, Table
+from penstock.catalog.model import QueryDefinition, Table, plan_text
 from penstock.catalog.state import CatalogState
 from penstock.cycle.definitions import loading
 from penstock.errors import PenstockError, error
@@ -65,7 +65,7 @@ class RequestedQuery:
 
     name: str
     asks: st.Select | PenstockError
-    facts: Mapping[str, str | None] = field(default_factory=dict)
+    facts: Mapping[str, Any] = field(default_factory=dict)
     statement: st.Statement | None = None  # where it stands in a script
 
 
@@ -149,7 +149,7 @@ def register_all(session: Session, wanted: Iterable[RequestedQuery], count: int,
 
 def _plan_all(
     session: Session, wanted: Iterable[RequestedQuery], count: int, together: RegistrationBatch
-) -> tuple[dict[str, NewQuery], list[Outcome]]:
+) -> tuple[dict[str, QueryDefinition], list[Outcome]]:
     made = together.made
     became: list[Outcome] = []
     for index, query in enumerate(wanted):
@@ -196,7 +196,7 @@ def _check_room(session: Session, coming: int) -> None:
 
 def _planned(
     session: Session, query: RequestedQuery, select: st.Select, state: CatalogState, coming: Sequence[QueryDefinition]
-) -> tuple[NewQuery, tuple[str, ...]]:
+) -> tuple[QueryDefinition, tuple[str, ...]]:
     """A query as the catalog takes it, and its notices."""
     for kind, names in (("query", state.queries), ("table", state.tables), ("rollup", state.rollups)):
         if query.name in names:
@@ -214,7 +214,8 @@ def _planned(
     # After the wait for own writes: a notice may depend on a table's NOW.
     notices = notices_of(session.standing, query.name, plan, query.facts.get("strategy"), state)
     plan = registered(plan, f"{query.name}@{state.position}", start_us)
-    new = NewQuery(query.name, select.sql, stored(plan), tables, queries, functions, start_us, **query.facts)
+    text = plan_text(stored(plan))
+    new = QueryDefinition(0, query.name, select.sql, text, tables, queries, functions, start_us, **query.facts)
     return new, notices
 
 
@@ -261,7 +262,7 @@ class RegistrationBatch:
     """The queries that a call has planned so far, and the errors of those that it refused."""
 
     def __init__(self, state: CatalogState) -> None:
-        self.made: dict[str, NewQuery] = {}
+        self.made: dict[str, QueryDefinition] = {}
         self.coming: tuple[QueryDefinition, ...] = ()  # those of them that others read
         self._state = state
         self._refused: dict[str, tuple[str, str]] = {}  # by name: which query is the cause, and what it fails with
@@ -272,7 +273,7 @@ class RegistrationBatch:
         new = [self.made[name] for name in reads if name in self.made and name not in self._state.queries]
         if new:
             # The catalog numbers them when they are all planned; until then they have numbers that no query has.
-            numbered = tuple(query.numbered(-1 - len(self.coming) - i) for i, query in enumerate(new))
+            numbered = tuple(replace(query, id=-1 - len(self.coming) - i) for i, query in enumerate(new))
             self.coming += numbered
             self._state = self._state.expecting(numbered)
         return self._state

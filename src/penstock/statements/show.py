@@ -98,7 +98,7 @@ def describe(session: Session, statement: st.Describe) -> Result:
     if columns is not None:
         return rows_of(("column", "type", "kind"), columns)
     if statement.kind is not None:
-        raise missing(statement.kind, name, session.catalog.named(statement.kind))
+        raise missing(statement.kind, name, session.catalog.state.named(statement.kind))
     raise error("table_not_found", table=name, hint=suggest(name, [*state.tables, *state.queries]))
 
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from penstock.catalog.model import NewQuery
 from penstock.errors import PenstockError
 from penstock.sql.parse import parse_select
 from penstock.sql.plan import AggregatePlan, SparkPlan, plan_from_json, plan_to_json
 from penstock.sql.planning.planner import plan_query
+from tests.support.new_query import new_query
 from tests.support.pipe import Pipe
 
 
@@ -282,7 +282,7 @@ def test_a_plan_that_cannot_be_sliced_fails_its_own_query(pipe: Pipe) -> None:
     plan["keys"][0] |= {"column": "tags", "type": "ARRAY<TEXT>"}
     plan["outputs"][0] = ["tags", "ARRAY<TEXT>", {**plan["outputs"][0][2], "type": "ARRAY<TEXT>"}]
     text = "SELECT tags, SUM(n) AS n FROM doors GROUP BY tags"
-    pipe.db.catalog.create_queries([NewQuery("bad", text, plan, ("doors",))])
+    pipe.db.catalog.create_queries([new_query("bad", text, plan, ("doors",))])
     pipe.engine.drain()
     pipe.db.push("doors", [{"door": "a", "n": 3, "tags": ["x"]}])
     pipe.engine.drain()

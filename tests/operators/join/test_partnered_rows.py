@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from penstock.clock import ManualClock
 from penstock.database.database import Database
 from penstock.settings import Settings
 from tests.support.local_engine import LocalEngine
+from tests.support.manual_clock import ManualClock
 
 SECOND = 1_000_000
 

@@ -15,6 +15,7 @@ from penstock.operators.sparksql.moments import moment_of
 from penstock.sql.parse import parse_select
 from penstock.sql.plan import SparkPlan
 from penstock.sql.planning.planner import plan_query
+from tests.support.new_query import new_query
 from tests.support.pipe import Pipe
 from tests.views.test_next_edge import create_spark_query
 
@@ -171,12 +172,11 @@ def test_a_subscriber_from_a_cycle_whose_answer_is_gone_is_told_so(
 def test_a_standing_question_about_cycles_is_asked_again_after_each_cycle(pipe: Pipe, runner: Runner) -> None:
     pipe.engine.drain()
     sql = "SELECT COUNT(*) AS n FROM penstock.cycles"
-    from penstock.catalog.model import NewQuery
     from penstock.catalog.system_columns import SYSTEM_TABLES
     from penstock.sql.plan import plan_to_json
 
     plan = plan_query(parse_select(sql), pipe.db.catalog.state, True, SYSTEM_TABLES)
-    pipe.db.catalog.create_queries([NewQuery("cycles", sql, plan_to_json(plan), ())])
+    pipe.db.catalog.create_queries([new_query("cycles", sql, plan_to_json(plan), ())])
     pipe.engine.drain()
     until(lambda: runner.asked > 0)
     asked = runner.asked

@@ -7,12 +7,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from penstock.catalog.model import NewQuery
 from penstock.errors import PenstockError
 from penstock.sql.parse import parse_select
 from penstock.sql.plan import SparkPlan, plan_to_json
 from penstock.sql.planning.planner import plan_query, reads_of
 from tests.operators.sparksql.test_live_runner import until
+from tests.support.new_query import new_query
 from tests.support.pipe import Pipe
 
 SORTED = "SELECT value AS n FROM probes ORDER BY value"
@@ -38,7 +38,7 @@ def register_version_1(pipe: Pipe, name: str, sql: str, planned: str | None = No
     assert isinstance(plan, SparkPlan)
     body.pop("text", None)
     body["sql"] = POISON
-    pipe.db.catalog.create_queries([NewQuery(name, sql, body, *reads_of(plan, state), pipe.clock.now_us())])
+    pipe.db.catalog.create_queries([new_query(name, sql, body, *reads_of(plan, state), pipe.clock.now_us())])
 
 
 def reopened(pipe: Pipe) -> Runner:
@@ -119,7 +119,7 @@ def test_a_stored_text_with_functions_that_backtrack_never_runs(pipe: Pipe) -> N
     body = plan_to_json(plan)
     assert body.pop("linear")
     body["text"] = "SELECT `value` AS `n` FROM IDENTIFIER(:r0) WHERE CAST(`value` AS STRING) RLIKE '(?s)(1+)+'"
-    pipe.db.catalog.create_queries([NewQuery("old", sql, body, *reads_of(plan, state), pipe.clock.now_us())])
+    pipe.db.catalog.create_queries([new_query("old", sql, body, *reads_of(plan, state), pipe.clock.now_us())])
     pipe.push(1.0)
     pipe.engine.drain()
     runner = reopened(pipe)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from penstock.answers.subscription import Subscription
-from penstock.clock import ManualClock, format_timestamp
+from penstock.clock import format_timestamp
 from penstock.cycle.cut import Limits
 from penstock.database.database import Database
 from penstock.errors import PenstockError
@@ -24,6 +24,7 @@ from penstock.streams.log.segments import list_segments, slices
 from penstock.views.standing_queries import Intervals
 from tests.oracle.aggregates.model import Condition, Question, Row, same
 from tests.support.local_engine import LocalEngine
+from tests.support.manual_clock import ManualClock
 
 BEGAN_US = 1_763_190_000_000_000
 FUNCTIONS = (

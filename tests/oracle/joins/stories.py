@@ -11,7 +11,6 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.answers.subscription import Subscription
-from penstock.clock import ManualClock
 from penstock.cycle.cut import Limits
 from penstock.database.database import Database
 from penstock.settings import Settings
@@ -24,6 +23,7 @@ from tests.oracle.joins.making import SECOND, make_question
 from tests.oracle.joins.tables import COLUMNS, OrdinaryTable
 from tests.oracle.joins.world import Question, Stream
 from tests.support.local_engine import LocalEngine
+from tests.support.manual_clock import ManualClock
 
 EPOCH = 1_700_000_000_000_000
 

@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from penstock.clock import ManualClock
 from penstock.cycle.cut import Limits
 from penstock.database.database import Database
 from penstock.errors import PenstockError
@@ -24,6 +23,7 @@ from penstock.sql.join_hints import algorithms
 from penstock.sql.plan import JoinPlan, plan_from_json
 from tests.operators.join.brute import windows
 from tests.support.local_engine import LocalEngine
+from tests.support.manual_clock import ManualClock
 
 EPOCH = 1_700_000_000_000_000
 UNIT = 100_000  # microseconds; times are multiples of it, so that many are equal and many lie on a window's edge

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from penstock.clock import ManualClock
 from penstock.operators.aggregate.rollups import files, keeper
 from penstock.operators.aggregate.rollups.once import answer_once
 from penstock.sql.parse import parse_select
@@ -16,6 +15,7 @@ from penstock.sql.planning.planner import asked_once
 from penstock.views.standing_queries import Intervals
 from tests.oracle.aggregates.model import Condition, Question, same
 from tests.oracle.aggregates.rig import BEGAN_US, COLUMNS, STATIC_CONDITIONS, STREAM_CONDITIONS, Rig, sorted_rows
+from tests.support.manual_clock import ManualClock
 
 TIERS = (
     "EVERY 1 SECOND",

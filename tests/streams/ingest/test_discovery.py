@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.catalog.catalog import Catalog
-from penstock.catalog.model import StreamColumn, TableOptions
+from penstock.catalog.model import StreamColumn, Table, TableOptions
 from penstock.clock import WallClock
 from penstock.settings import Settings
 from penstock.streams.ingest.ingest import Ingest
@@ -34,7 +34,7 @@ class Bench:
         discovery = Discovery(self.catalog.insert_rows, most)
         self.ingest = Ingest(self.log, lambda: self.catalog.state, clock, Settings(), discovery)
         self.table = self.catalog.create_table(
-            "probes", columns, ("site", "number"), STREAM, TableOptions(discover=True), False
+            Table(0, "probes", columns, ("site", "number"), STREAM, TableOptions(discover=True))
         )
 
     def push(self, data: Any, key: str | None = None) -> Any:
@@ -135,6 +135,6 @@ def test_many_senders_at_once_discover_each_sensor_once(bench: Bench) -> None:
 
 
 def test_a_table_that_does_not_discover_still_says_what_it_does_not_know(bench: Bench) -> None:
-    bench.catalog.create_table("closed", COLUMNS, ("site", "number"), STREAM, TableOptions(), False)
+    bench.catalog.create_table(Table(0, "closed", COLUMNS, ("site", "number"), STREAM))
     receipt = bench.ingest.push("closed", [reading("a", 1), reading("a", 1, floor=3)]).result(10)
     assert [r.condition for r in receipt.refused] == ["sensor_not_found", "unknown_field"]

@@ -9,14 +9,15 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.catalog.catalog import Catalog
-from penstock.catalog.model import StreamColumn, TableOptions
-from penstock.clock import ManualClock, WallClock
+from penstock.catalog.model import StreamColumn, Table
+from penstock.clock import WallClock
 from penstock.settings import Settings
 from penstock.streams.ingest.ingest import Ingest
 from penstock.streams.log.segment_rows import read_slice
 from penstock.streams.log.segments import list_segments, slices
 from penstock.streams.log.stream_log import StreamLog
 from penstock.types import DOUBLE, INT, TEXT, Field
+from tests.support.manual_clock import ManualClock
 
 COLUMNS = (Field("sensor_id", INT), Field("location", TEXT))
 STREAM = StreamColumn("reading", (Field("ppm", DOUBLE),))
@@ -27,7 +28,7 @@ def test_rows_before_and_after_an_update_carry_the_version_of_their_place(tmp_pa
     log = StreamLog(tmp_path, Settings(), clock)
     catalog = Catalog(tmp_path / "journal", log.still, clock)
     ingest = Ingest(log, lambda: catalog.state, clock, Settings())
-    table = catalog.create_table("probes", COLUMNS, ("sensor_id",), STREAM, TableOptions(), False)
+    table = catalog.create_table(Table(0, "probes", COLUMNS, ("sensor_id",), STREAM))
     catalog.insert_rows("probes", [(1, "north", "a"), (2, "south", "b")])
     stop = threading.Event()
 
@@ -60,7 +61,7 @@ def test_sensors_that_come_and_go_are_found_and_refused(tmp_path: Path) -> None:
     log = StreamLog(tmp_path, Settings(), clock)
     catalog = Catalog(tmp_path / "journal", log.still, clock)
     ingest = Ingest(log, lambda: catalog.state, clock, Settings())
-    table = catalog.create_table("probes", COLUMNS, ("sensor_id",), STREAM, TableOptions(), False)
+    table = catalog.create_table(Table(0, "probes", COLUMNS, ("sensor_id",), STREAM))
     rows = [{"sensor_id": 1, "ppm": 1.0}, {"sensor_id": 2, "ppm": 2.0}]
     assert ingest.push("probes", rows).result(60).accepted == 0
     catalog.insert_rows("probes", [(1, "north", "a"), (2, "south", "b")])

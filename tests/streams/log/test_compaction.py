@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.clock import ManualClock, WallClock
+from penstock.clock import WallClock
 from penstock.errors import PenstockError
 from penstock.settings import Settings
 from penstock.streams.ingest.ingest import Ingest
@@ -26,6 +26,7 @@ from tests.streams.doubles import StateDouble, make_table
 from tests.support.examples import examples
 from tests.support.ingest_bench import NOW, Bench
 from tests.support.log_rows import batch, log_heads, stored
+from tests.support.manual_clock import ManualClock
 
 SECOND = 1_000_000
 TABLE = make_table(time="transaction")

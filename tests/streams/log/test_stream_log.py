@@ -14,7 +14,6 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from penstock.clock import ManualClock
 from penstock.damage import damage_of
 from penstock.errors import PenstockError
 from penstock.settings import Settings
@@ -24,6 +23,7 @@ from penstock.streams.log.stream_log import StreamLog
 from penstock.streams.log.table_log import LogMoved, log_schema
 from tests.streams.doubles import make_table
 from tests.support.log_rows import batch, log_heads, stored
+from tests.support.manual_clock import ManualClock
 
 TABLE = make_table(time="transaction")
 VALID = make_table(time="valid", id=4)

@@ -12,15 +12,13 @@ from penstock.errors import error
 from penstock.streams.ingest.input_counts import InputCounts
 from penstock.streams.ingest.readings import IngestReceipt
 from penstock.streams.log.atomic_file import FolderNotSynced, as_storage_error
-from penstock.streams.sources import mqtt_source
-from penstock.streams.sources.mqtt_source import PushDelivery
-
-ROWS = [{"seq": 1}]
+from penstock.streams.sources import sensor_forwarder
+from penstock.streams.sources.sensor_forwarder import PushDelivery
 
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mqtt_source, "_RETRY_S", 0.0)
+    monkeypatch.setattr(sensor_forwarder, "_RETRY_S", 0.0)
 
 
 def failed(problem: Exception) -> Future[IngestReceipt]:
@@ -43,14 +41,14 @@ def test_nothing_is_given_up_for_a_disk_that_fails(
     counts = InputCounts()
     works = False
 
-    def push(*_: object) -> Future[IngestReceipt]:
+    def push() -> Future[IngestReceipt]:
         if not works:
             return fail(as_storage_error(cause))
         future: Future[IngestReceipt] = Future()
         future.set_result(IngestReceipt(1))
         return future
 
-    delivery = PushDelivery(push, "probes", ROWS, counts, lambda: None)
+    delivery = PushDelivery(push, "probes", 1, counts, lambda: None)
     assert [delivery.advance() for _ in range(20)] == [False] * 20
     assert counts.as_dict()["refused"] == {} and counts.last_problem
     works = True
@@ -60,6 +58,6 @@ def test_nothing_is_given_up_for_a_disk_that_fails(
 
 def test_a_batch_that_cannot_be_stored_at_all_is_refused_in_the_end() -> None:
     counts = InputCounts()
-    delivery = PushDelivery(lambda *_: raised(TypeError("what is this?")), "probes", ROWS, counts, lambda: None)
+    delivery = PushDelivery(lambda: raised(TypeError("what is this?")), "probes", 1, counts, lambda: None)
     assert [delivery.advance() for _ in range(6)][-1]
     assert counts.as_dict()["refused"] == {"internal_error": 1}

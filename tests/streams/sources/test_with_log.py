@@ -44,7 +44,7 @@ class Server:
         self.catalog.create_stream_type(kind)
         stream = StreamColumn("reading", VALUE, kind.name, connector, options)
         table = self.catalog.create_table(
-            name, (Field("id", INT),), ("id",), stream, TableOptions(time="valid", max_ahead_us=10**18)
+            Table(0, name, (Field("id", INT),), ("id",), stream, TableOptions(time="valid", max_ahead_us=10**18))
         )
         self.catalog.insert_rows(name, rows)
         return table

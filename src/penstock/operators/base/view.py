@@ -115,10 +115,6 @@ class View(ABC):
         """The error of a FAILED query."""
         return failure_of(query.name, store.answers.get(query.id))
 
-    def rows_kept(self, store: AnswerStore, query_id: int) -> int:
-        """How many of its matches are kept somewhere."""
-        return 0
-
     def window(self, plan: Plan) -> str | None:
         """The window that users see."""
         return str(plan.kernel.windows) if plan.kernel is not None else None

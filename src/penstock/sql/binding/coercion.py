@@ -207,8 +207,4 @@ class Coercion(ABC):
 def name_of(node: exp.Expr) -> str:
     if isinstance(node, exp.Anonymous):
         return node.name.lower()
-    return node.sql_name().lower() if isinstance(node, exp.Func) else words_of(node)
-
-
-def words_of(node: exp.Expr) -> str:
-    return type(node).__name__
+    return node.sql_name().lower() if isinstance(node, exp.Func) else type(node).__name__

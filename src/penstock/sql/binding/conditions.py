@@ -6,7 +6,7 @@ from sqlglot import exp
 
 from penstock.errors import error
 from penstock.functions.regular_expressions import backslash_pattern, check_like
-from penstock.sql.binding.coercion import Bound, Coercion, words_of
+from penstock.sql.binding.coercion import Bound, Coercion
 from penstock.sql.binding.context import Role
 from penstock.sql.binding.window_joins import windows_passed
 from penstock.sql.bound_trees import conjunction, conjuncts
@@ -87,7 +87,7 @@ def bind_is(binder: Coercion, node: exp.Is, scope: Scope) -> Bound:
     elif isinstance(node.expression, exp.Null):
         bound = typed(exp.Is(this=value, expression=exp.Null()), BOOLEAN)
     else:
-        binder.fail(node, error("not_supported", feature=words_of(node)))
+        binder.fail(node, error("not_supported", feature=type(node).__name__))
     return typed(exp.Not(this=bound), BOOLEAN) if node.args.get("negate") else bound
 
 

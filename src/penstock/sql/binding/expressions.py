@@ -10,7 +10,7 @@ from sqlglot import exp
 from penstock.errors import PenstockError, error, suggest
 from penstock.sql import values
 from penstock.sql.binding.calls import Calls, windowed
-from penstock.sql.binding.coercion import Bound, words_of
+from penstock.sql.binding.coercion import Bound
 from penstock.sql.binding.conditions import (
     bind_between,
     bind_comparison,
@@ -49,7 +49,7 @@ class ExpressionBinder(Calls):
                 return bound
         if isinstance(node, exp.Func):
             return self._function(node, scope)
-        self.fail(node, error("not_supported", feature=words_of(node)))
+        self.fail(node, error("not_supported", feature=type(node).__name__))
 
     def predicate(self, node: exp.Expr, scope: Scope, where: str) -> Bound:
         bound = self.bind(node, scope)

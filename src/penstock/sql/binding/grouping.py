@@ -9,7 +9,7 @@ from sqlglot import exp
 from penstock.errors import PenstockError, error
 from penstock.sql.binding.calls import is_aggregate
 from penstock.sql.binding.expressions import ExpressionBinder
-from penstock.sql.bound_trees import call_of
+from penstock.sql.bound_trees import call_of, micros_of
 from penstock.sql.nodes import BeginEnd, BeginEnds, Const, OwnWindow, WindowEdge
 from penstock.sql.positions import point, span_of
 from penstock.sql.scope import PaneEdges, Scope, fold
@@ -194,14 +194,10 @@ def _sliding_start(time: exp.Expr, width_us: int, step_us: int) -> exp.Expr:
 
 
 def _start(time: exp.Expr, width_us: int) -> exp.Expr:
-    rest = typed(call_of("pmod", _micros(time.copy()), constant(width_us, BIGINT)), BIGINT)
+    rest = typed(call_of("pmod", micros_of(time.copy()), constant(width_us, BIGINT)), BIGINT)
     return _moved(exp.Sub, time, rest)
 
 
 def _moved(how: type[exp.Binary], time: exp.Expr, us: exp.Expr) -> exp.Expr:
-    moved = typed(how(this=_micros(time), expression=us), BIGINT)
+    moved = typed(how(this=micros_of(time), expression=us), BIGINT)
     return typed(call_of("timestamp_micros", moved), TIMESTAMP)
-
-
-def _micros(time: exp.Expr) -> exp.Expr:
-    return typed(call_of("unix_micros", time), BIGINT)

@@ -51,16 +51,3 @@ def output_name(node: exp.Expr) -> str:
         return node.sql_name().lower()
     # PostgreSQL says ?column? here, which a query cannot refer to.
     return sql_of(node)
-
-
-def unique(names: list[str]) -> list[str]:
-    """The names with a number behind repeated ones."""
-    taken: set[str] = set()
-    out = []
-    for name in names:
-        candidate, count = name, 2
-        while candidate in taken or (candidate != name and candidate in names):
-            candidate, count = f"{name}_{count}", count + 1
-        taken.add(candidate)
-        out.append(candidate)
-    return out

@@ -9,16 +9,17 @@ from sqlglot import exp
 
 from penstock.catalog.model import QueryDefinition
 from penstock.errors import error
+from penstock.json_rows import unique_names
 from penstock.sql.binding.approximate import write_out_bounds, write_out_errors
 from penstock.sql.binding.calls import is_aggregate
 from penstock.sql.binding.context import BindingInput, Ctes, QueryPlace, Role, SelectContext
 from penstock.sql.binding.expressions import ExpressionBinder
 from penstock.sql.binding.grouping import bind_latch, bind_tumble, check_grouping, name_edges, take_slide
-from penstock.sql.binding.names import output_name, unique
+from penstock.sql.binding.names import output_name
 from penstock.sql.binding.select_list import bind_limits, bind_order, bind_select_list, ordinal
-from penstock.sql.binding.sources import SourceBinder, sample_conditions
+from penstock.sql.binding.sources import SourceBinder, sample_condition
 from penstock.sql.binding.window_joins import bind_window_joins
-from penstock.sql.bound_trees import both, output_column, quoted
+from penstock.sql.bound_trees import both, branches, output_column, quoted
 from penstock.sql.parse import parse_select
 from penstock.sql.scope import Scope, fold
 from penstock.sql.values import external, type_of
@@ -102,22 +103,13 @@ class QueryBinder:
         for a, b in zip(left, right, strict=True):
             met = self.expressions.common_type(a.type, b.type, query.right, f'combine column "{a.name}":')
             fields.append(Field(a.name, met))
-        for side in (query.left, query.right):
-            self._cast_outputs(side, fields)
+        for select in branches(query):
+            for item, field in zip(select.expressions, fields, strict=True):
+                item.set("this", self.expressions.coerce(item.this, field.type))
         outputs = Scope(named={field.name: output_column(field.name, field.type) for field in fields})
         bind_order(self.expressions, query, outputs, fields)
         bind_limits(self.expressions, query)
         return fields
-
-    def _cast_outputs(self, query: exp.Expr, fields: list[Field]) -> None:
-        if isinstance(query, exp.Subquery):
-            self._cast_outputs(query.this, fields)
-        elif isinstance(query, exp.SetOperation):
-            self._cast_outputs(query.left, fields)
-            self._cast_outputs(query.right, fields)
-        elif isinstance(query, exp.Select):
-            for item, field in zip(query.expressions, fields, strict=True):
-                item.set("this", self.expressions.coerce(item.this, field.type))
 
     # -- one SELECT
 
@@ -146,7 +138,7 @@ class QueryBinder:
         bind_tumble(select, scope, binder)
         self._where(select, context, windows_between)
         originals, items = bind_select_list(binder, select, scope)
-        names = unique([output_name(o) if isinstance(o, exp.Expr) else o for o in originals])
+        names = unique_names([output_name(o) if isinstance(o, exp.Expr) else o for o in originals])
         self._group(select, context, names, items)
         for name, item in zip(names, items, strict=True):
             scope.named.setdefault(name, item)
@@ -189,7 +181,8 @@ class QueryBinder:
                         "grouping_error", detail="WHERE comes before grouping", hint="put aggregates into HAVING"
                     )
                     self.fail(part, failure)
-        conditions += [*sample_conditions(self.expressions, context), *windows_between]
+        sampled = [sample_condition(self.expressions, source, sample) for source, sample in context.samples]
+        conditions += [*sampled, *windows_between]
         if conditions:
             select.set("where", exp.Where(this=reduce(both, conditions)))
 

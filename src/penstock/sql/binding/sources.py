@@ -295,12 +295,8 @@ MOST_PERIOD = 1_000_000_000
 _EXAMPLE = "write FROM t TABLESAMPLE BERNOULLI (10) REPEATABLE (7), or TABLESAMPLE PERIODIC (10)"
 
 
-def sample_conditions(binder: Coercion, context: SelectContext) -> list[exp.Expr]:
-    """What WHERE asks of sampled tables. Where a reading stands in the log decides, so every look sees the same ones."""
-    return [_condition(binder, source, sample) for source, sample in context.samples]
-
-
-def _condition(binder: Coercion, source: BoundSource, sample: exp.TableSample) -> exp.Expr:
+def sample_condition(binder: Coercion, source: BoundSource, sample: exp.TableSample) -> exp.Expr:
+    """What WHERE asks of a sampled table. Where a reading stands in the log decides, so every look sees the same ones."""
     if source.kind != "sensors" or source.nullable:
         what = "the optional side of an outer join" if source.nullable else "anything but a sensor table"
         hint = "sample the table in a subquery: FROM (SELECT .. FROM t TABLESAMPLE BERNOULLI (10)) t"

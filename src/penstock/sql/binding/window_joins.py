@@ -18,7 +18,7 @@ from penstock.expr.expression import Call, Column, Expr
 from penstock.expr.windows import FOREVER, Bound, RowsWindow, Window
 from penstock.operators.join.kernels.bounds import Bounds, ContradictoryWindows, close
 from penstock.sql.binding.context import SelectContext, WindowGraph
-from penstock.sql.bound_trees import both, time_of
+from penstock.sql.bound_trees import both, branches, time_of
 from penstock.sql.nodes import WindowJoin, WindowJoins, between_streams
 from penstock.sql.plan import JoinPlan, Output
 from penstock.sql.scope import BoundSource
@@ -225,15 +225,7 @@ def windows_passed(negated: exp.Expr) -> list[exp.Expr]:
     inner = negated.unnest()
     if not isinstance(inner, exp.Exists):
         return []
-    return [condition.copy() for select in _branches(inner.this) for condition in select.meta.get(_PASSED, [])]
-
-
-def _branches(query: exp.Expr) -> list[exp.Expr]:
-    if isinstance(query, exp.Subquery):
-        return _branches(query.this)
-    if isinstance(query, exp.SetOperation):
-        return [*_branches(query.left), *_branches(query.right)]
-    return [query]
+    return [condition.copy() for select in branches(inner.this) for condition in select.meta.get(_PASSED, [])]
 
 
 # -- a W-join read like a stream: its columns and, for each row, the latest and the earliest time of its tuples

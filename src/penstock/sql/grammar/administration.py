@@ -14,8 +14,7 @@ from penstock.sql.statements import AcceptClock, AcceptDamage, AlterUser, Create
 
 
 def create_user(parser: PenstockParser) -> CreateUser:
-    if_not_exists = parser.take("IF", "NOT", "EXISTS")
-    name, at = parser.name("the name of the user")
+    if_not_exists, name, at = parser.new_name("user")
     role, password = _facts(parser)
     return CreateUser(name, role or "read", password, if_not_exists, name_at=at)
 
@@ -69,7 +68,7 @@ def drop_accounts(parser: PenstockParser, kind: Literal["user", "token"]) -> Dro
 
 def _role(parser: PenstockParser) -> Role:
     here = parser.here
-    word = parser.text_literal("a role") if parser.at_string() else parser.name("read, write or admin")[0]
+    word = parser.name_or_text("read, write or admin")
     with parser.pointing(here):
         return role_named(word)
 

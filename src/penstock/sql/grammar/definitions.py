@@ -16,8 +16,7 @@ from penstock.types import Field, Type, parse_type
 
 
 def create_stream_type(parser: PenstockParser) -> st.CreateStreamType:
-    if_not_exists = parser.take("IF", "NOT", "EXISTS")
-    name, at = parser.name("the name of the stream type")
+    if_not_exists, name, at = parser.new_name("stream type")
     parser.take("AS")
     fields = parser.listed(lambda: stream_field(parser))
     connector: str | None = None
@@ -33,8 +32,7 @@ def create_stream_type(parser: PenstockParser) -> st.CreateStreamType:
 
 
 def create_table(parser: PenstockParser) -> st.CreateTable:
-    if_not_exists = parser.take("IF", "NOT", "EXISTS")
-    name, at = parser.name("the name of the table")
+    if_not_exists, name, at = parser.new_name("table")
     columns: list[st.ColumnDefinition] = []
     key: tuple[str, ...] = ()
     options: list[st.StatementOption] = []
@@ -125,8 +123,7 @@ def option(parser: PenstockParser) -> st.StatementOption:
 
 
 def create_function(parser: PenstockParser, or_replace: bool) -> st.CreateFunction:
-    if_not_exists = parser.take("IF", "NOT", "EXISTS")
-    name, at = parser.name("the name of the function")
+    if_not_exists, name, at = parser.new_name("function")
     parameters: tuple[Field, ...] = ()
     if not parser.take("(", ")"):
         parameters = parser.listed(lambda: typed_name(parser))

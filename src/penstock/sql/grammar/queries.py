@@ -19,8 +19,7 @@ _ON_ERROR: dict[str, st.OnError] = {"none": "none", "rest": "rest"}
 
 
 def create_query(parser: PenstockParser) -> st.CreateQuery:
-    if_not_exists = parser.take("IF", "NOT", "EXISTS")
-    name, at = parser.name("the name of the query")
+    if_not_exists, name, at = parser.new_name("query")
     options: tuple[st.StatementOption, ...] = ()
     if parser.take("WITH"):
         options = parser.listed(lambda: option(parser))
@@ -36,7 +35,7 @@ def alter_query(parser: PenstockParser) -> st.AlterQuery | st.PauseQuery | st.Re
         return st.ResumeQuery(name, name_at=at)
     if parser.take("OWNER"):
         parser.need("TO")
-        return st.DescribeQuery(name, "owner", _name_or_text(parser, "the name of an owner"), name_at=at)
+        return st.DescribeQuery(name, "owner", parser.name_or_text("the name of an owner"), name_at=at)
     if not parser.take("SET"):
         raise parser.expected("SET BEGIN (..), SET STRATEGY, OWNER TO, PAUSE or RESUME")
     if parser.take("STRATEGY"):
@@ -76,7 +75,7 @@ def set_on_error(parser: PenstockParser) -> st.SetOnError:
     if not parser.take("TO"):
         parser.need("=")
     here = parser.here
-    word = _name_or_text(parser, "none or rest").lower()
+    word = parser.name_or_text("none or rest").lower()
     if word not in _ON_ERROR:
         hint = suggest(word, _ON_ERROR) or "none or rest: what is registered when a query of many is refused"
         raise parser.fail(error("invalid_option", option=name, detail=f'"{word}" is not none or rest', hint=hint), here)
@@ -87,7 +86,7 @@ def _strategy(parser: PenstockParser) -> str | None:
     here = parser.here
     parser.take("=")
     with parser.pointing(here):
-        return strategy_named(_name_or_text(parser, ", ".join(STRATEGY_WORDS)).lower())
+        return strategy_named(parser.name_or_text(", ".join(STRATEGY_WORDS)).lower())
 
 
 def strategy_named(text: str) -> str | None:
@@ -99,25 +98,10 @@ def strategy_named(text: str) -> str | None:
     return None if word == "auto" else word
 
 
-def _name_or_text(parser: PenstockParser, what: str) -> str:
-    if parser.at_string():
-        return parser.text_literal(what)
-    return parser.name(what)[0]
-
-
 def _bound_text(parser: PenstockParser, rows: bool) -> tuple[str, Span]:
     """The text of one end, without its parentheses, after checking that it is one; and where it stands."""
     first = parser.here
-    if rows and (parser.peek("LAST") or parser.peek("(", "LAST")):
-        opened = parser.take("(")
-        parser.need("LAST")
-        parser.integer("a number of rows")
-        if not parser.take("ROWS"):
-            parser.need("ROW")
-        parser.take("PER", "SENSOR")
-        if opened:
-            parser.need(")")
-    else:
+    if not rows or parser.newest_rows() is None:
         parser.edge()
     at = Span(first.start, parser.last.end + 1)
     text = parser.parameters.substituted(parser.sql, at)
@@ -129,8 +113,7 @@ _YEAR_US = 365 * 86_400_000_000
 
 def create_rollup(parser: PenstockParser) -> st.CreateRollup:
     """`name ON table AS SELECT keys, aggregates [WHERE ..] GROUP BY keys EVERY d KEEP d, ...`"""
-    if_not_exists = parser.take("IF", "NOT", "EXISTS")
-    name, at = parser.name("the name of the rollup")
+    if_not_exists, name, at = parser.new_name("rollup")
     parser.need("ON")
     source = parser.here
     table, table_at = parser.name("the name of a sensor table")
@@ -193,8 +176,7 @@ def _keep(parser: PenstockParser) -> int:
 
 
 def create_sink(parser: PenstockParser) -> st.CreateSink:
-    if_not_exists = parser.take("IF", "NOT", "EXISTS")
-    name, at = parser.name("the name of the sink")
+    if_not_exists, name, at = parser.new_name("sink")
     parser.need("FOR")
     parser.take("QUERY")
     query, query_at = parser.name("the name of a query")

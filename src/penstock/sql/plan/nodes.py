@@ -136,14 +136,14 @@ class KernelPlan(Plan):
         """The streams that it reads."""
 
     @property
-    @abstractmethod
     def tables_read(self) -> frozenset[int]:
         """All tables that it reads, also those without readings."""
+        return frozenset(use.table_id for use in self.uses)
 
     @property
-    @abstractmethod
     def windows(self) -> AnyWindow:
         """The window of its answer."""
+        return self.uses[0].window
 
     @property
     def lasting(self) -> Lasting | None:
@@ -230,14 +230,6 @@ class SelectPlan(KernelPlan):
     @property
     def uses(self) -> tuple[StreamUse, ...]:
         return (StreamUse(self.table_id, self.static_predicate, self.window),)
-
-    @property
-    def tables_read(self) -> frozenset[int]:
-        return frozenset({self.table_id})
-
-    @property
-    def windows(self) -> AnyWindow:
-        return self.window
 
 
 @dataclass(frozen=True, slots=True)
@@ -416,14 +408,6 @@ class AggregatePlan(KernelPlan):
     @property
     def uses(self) -> tuple[StreamUse, ...]:
         return (StreamUse(self.table_id, self.static_predicate, self.window),)
-
-    @property
-    def tables_read(self) -> frozenset[int]:
-        return frozenset({self.table_id})
-
-    @property
-    def windows(self) -> AnyWindow:
-        return self.window
 
     @property
     def fill(self) -> Fill:

@@ -14,7 +14,7 @@ from penstock.errors import error
 from penstock.expr.expression import Call, Expr, is_static
 from penstock.expr.windows import RowsWindow
 from penstock.sql.binding.context import Collected, SelectContext
-from penstock.sql.bound_trees import alias_of, call_of, conjuncts, hidden_column, time_of
+from penstock.sql.bound_trees import alias_of, conjuncts, hidden_column, micros_of, time_of
 from penstock.sql.kernel_expressions import NotCovered, lower
 from penstock.sql.nodes import Hold, OwnWindow
 from penstock.sql.plan import Relation
@@ -38,7 +38,11 @@ def settle(collected: Collected) -> None:
                 window = context.windows.of(source.alias)
                 source.window = anchored(window, context.start_us) if context.inlined else window
     for context in collected.contexts:
-        _check_row_windows(context)
+        for source in context.sources:
+            if source.is_stream and isinstance(source.window, RowsWindow) and source.kind == "query":
+                hint = "use BEGIN (NOW - d) END (NOW)"
+                failure = error("not_supported", feature="a window of rows over another query", hint=hint)
+                context.fail(source.node, failure)
 
 
 def _has_own_window(context: SelectContext) -> bool:
@@ -47,15 +51,6 @@ def _has_own_window(context: SelectContext) -> bool:
     return any(
         isinstance(node, OwnWindow) for item in items for node in item.walk(prune=lambda n: isinstance(n, exp.Query))
     )
-
-
-def _check_row_windows(context: SelectContext) -> None:
-    for source in context.sources:
-        if source.is_stream and isinstance(source.window, RowsWindow) and source.kind == "query":
-            failure = error(
-                "not_supported", feature="a window of rows over another query", hint="use BEGIN (NOW - d) END (NOW)"
-            )
-            context.fail(source.node, failure)
 
 
 _CLAUSES = (
@@ -213,7 +208,7 @@ def _held_positions(held: Hold, source: BoundSource, relation: str, static: list
     first = exp.Min(this=exp.Case(ifs=[exp.If(this=_column(_TRUE), true=_column("ts"))]))
     since = exp.Window(this=first, partition_by=[_column("_sid"), _column(_RUN)])
     runs = exp.select("*", exp.alias_(since, _SINCE, quoted=True)).from_(numbered.subquery("_numbered"))
-    lasted = exp.Sub(this=_micros("ts"), expression=_micros(_SINCE))
+    lasted = exp.Sub(this=micros_of(_column("ts")), expression=micros_of(_column(_SINCE)))
     long_enough = exp.GTE(this=lasted, expression=exp.Literal.number(held.us))
     positions = exp.select(_column("_pos")).from_(runs.subquery("_runs")).where(_column(_TRUE), long_enough)
     return exp.In(this=hidden_column(source, "_pos"), query=exp.Subquery(this=positions))
@@ -221,7 +216,3 @@ def _held_positions(held: Hold, source: BoundSource, relation: str, static: list
 
 def _column(name: str) -> exp.Column:
     return exp.column(name, quoted=True)
-
-
-def _micros(name: str) -> exp.Expr:
-    return call_of("unix_micros", _column(name))

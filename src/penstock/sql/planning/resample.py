@@ -19,7 +19,7 @@ from penstock.expr.expression import Call, Column, Expr, calls_user, substituted
 from penstock.expr.windows import FOREVER, Bound, RowsWindow, TimeWindow
 from penstock.operators.resample.nearest import Method
 from penstock.sql.binding.context import BoundQuery, Collected, SelectContext
-from penstock.sql.bound_trees import call_of, conjuncts, hidden_column, output_column, sources_in, time_of
+from penstock.sql.bound_trees import call_of, conjuncts, hidden_column, micros_of, output_column, sources_in, time_of
 from penstock.sql.kernel_expressions import NotCovered, lower
 from penstock.sql.nodes import Hold, Resample
 from penstock.sql.plan import Output, Relation, ResampleCall, Resampling, SelectPlan, resample_name
@@ -29,7 +29,7 @@ from penstock.sql.planning.row_order import sorting_of
 from penstock.sql.planning.selection import read_columns, read_selection
 from penstock.sql.scope import BoundSource
 from penstock.sql.values import external, type_of, typed
-from penstock.types import BIGINT, BOOLEAN, DOUBLE
+from penstock.types import BOOLEAN, DOUBLE
 
 
 def resample_plan(bound: BoundQuery, state: CatalogState) -> Resampling:
@@ -352,9 +352,9 @@ def _resampled(call: Resample, times: BoundSource, values: BoundSource) -> exp.E
     oldest = call_of("struct", time_of(values), exp.Neg(this=position.copy()))
     low = _filtered(call_of("max_by", _double(value), newest), value, before)
     high = _filtered(call_of("min_by", _double(value), oldest), value, after)
-    low_time = _filtered(exp.Max(this=_micros(values)), value, before)
-    high_time = _filtered(exp.Min(this=_micros(values)), value, after)
-    at = call_of("any_value", _micros(times))
+    low_time = _filtered(exp.Max(this=micros_of(time_of(values))), value, before)
+    high_time = _filtered(exp.Min(this=micros_of(time_of(values))), value, after)
+    at = call_of("any_value", micros_of(time_of(times)))
     share = exp.Div(
         this=_double(_paren(exp.Sub, at, low_time)), expression=_double(_paren(exp.Sub, high_time, low_time.copy()))
     )
@@ -372,15 +372,11 @@ def _filtered(aggregate: exp.Expr, value: exp.Expr, near: exp.Expr) -> exp.Expr:
 
 def _within(times: BoundSource, values: BoundSource, low: int, high: int) -> exp.Expr:
     """low <= values.ts - times.ts <= high, in microseconds."""
-    apart = _paren(exp.Sub, _micros(values), _micros(times))
+    apart = _paren(exp.Sub, micros_of(time_of(values)), micros_of(time_of(times)))
     above = exp.GTE(this=apart, expression=exp.Literal.number(low))
     return typed(
         exp.And(this=above, expression=exp.LTE(this=apart.copy(), expression=exp.Literal.number(high))), BOOLEAN
     )
-
-
-def _micros(source: BoundSource) -> exp.Expr:
-    return typed(call_of("unix_micros", time_of(source)), BIGINT)
 
 
 def _double(value: exp.Expr) -> exp.Expr:

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.catalog.model import TIME_COLUMN, Table
-from penstock.catalog.rows import Int32s, StaticRows
+from penstock.catalog.rows import Int32s, Int64s, StaticRows
 from penstock.catalog.state import CatalogState
 from penstock.clock import Clock, format_timestamp
 from penstock.clock_guard import FOLLOWED_US, ClockStatus, clock_status
@@ -28,7 +28,6 @@ from penstock.streams.ingest.readings import (
     IngestReceipt,
     ReadingRefusal,
     Readings,
-    Times,
     read_readings,
     read_resolved,
     require_stream,
@@ -96,7 +95,7 @@ class Ingest:
         return self._push(lambda: self._table_named(table), read, idempotency_key)
 
     def push_resolved(
-        self, table: Table, sids: Int32s, ts_us: Times | None, columns: Sequence[pa.Array]
+        self, table: Table, sids: Int32s, ts_us: Int64s | None, columns: Sequence[pa.Array]
     ) -> Future[IngestReceipt]:
         """Store readings of sensors known by sid; columns in the order of the stream's fields.
 
@@ -116,7 +115,7 @@ class Ingest:
         """Since the start of the server: accepted, refused by condition, late, clamped, unordered, deduplicated."""
         return self.tables.counters(self._table_named(table).id).as_dict()
 
-    def sensors(self, table: str) -> dict[str, np.ndarray[Any, np.dtype[np.int64]]]:
+    def sensors(self, table: str) -> dict[str, Int64s]:
         """By sid: newest time (`rules.NO_TIME`: none), and counts since the start of the server."""
         ingest = self.tables.of(self._table_named(table))
         with ingest.order.lock:
@@ -272,7 +271,7 @@ def _sids_of(sid_of: Int32s, vids: Int32s, readings: Readings) -> Int32s:
     return sids
 
 
-def check_clock(table: Table, times: Times | None, clock: ClockStatus) -> None:
+def check_clock(table: Table, times: Int64s | None, clock: ClockStatus) -> None:
     """Raise clock_untrusted for readings that may well be right once the clock is; their senders try again.
 
     At a start that trusts no clock these are readings that the server would stamp, and readings past NOW. While a

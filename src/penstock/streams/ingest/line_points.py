@@ -18,7 +18,7 @@ from penstock.catalog.model import TIME_COLUMN, Table
 from penstock.errors import PenstockError, error, suggest
 from penstock.streams.ingest.input_counts import InputCounts
 from penstock.streams.ingest.line_protocol import FieldValue, Point, line_pieces, parse_lines
-from penstock.streams.ingest.readings import IngestReceipt
+from penstock.streams.ingest.readings import IngestReceipt, Push
 from penstock.streams.ingest.values import parse_text
 from penstock.types import Type
 
@@ -34,8 +34,6 @@ PRECISIONS = {
 
 # A report names so many of the lines that were dropped.
 ERRORS_KEPT = 100
-
-Push = Callable[[str, Sequence[Mapping[str, Any]]], "Future[IngestReceipt]"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ readings are judged, so the readings find them like any other.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.catalog.model import TIME_COLUMN, StreamColumn, Table
-from penstock.catalog.rows import StaticRows
+from penstock.catalog.rows import Int64s, StaticRows
 from penstock.errors import PenstockError, error, suggest
 from penstock.streams.ingest.rules import NO_TIME
 from penstock.streams.ingest.values import Report, column_from_arrow, column_from_values, times_of
@@ -46,7 +47,8 @@ class IngestReceipt:
     position: int = 0
 
 
-Times = np.ndarray[Any, np.dtype[np.int64]]
+# push(table, readings): stored once the future has its result
+Push = Callable[[str, Sequence[Mapping[str, Any]]], Future[IngestReceipt]]
 
 
 @dataclass(slots=True)
@@ -55,7 +57,7 @@ class Readings:
 
     count: int
     keys: list[pa.Array]
-    times: Times | None
+    times: Int64s | None
     fields: list[pa.Array]
     bad: dict[int, ReadingRefusal] = field(default_factory=dict)
     described: dict[str, pa.Array] = field(default_factory=dict)  # static columns beside the key, and the address
@@ -116,7 +118,7 @@ def read_readings(table: Table, data: pa.Table | pa.RecordBatch | Sequence[Mappi
     return readings
 
 
-def read_resolved(table: Table, count: int, times: Times | None, columns: Sequence[pa.Array]) -> Readings:
+def read_resolved(table: Table, count: int, times: Int64s | None, columns: Sequence[pa.Array]) -> Readings:
     """Columns of readings of known sensors, in the order of the stream's fields.
 
     Fields that were added to the stream since the sensor was asked are NULL. Transaction time ignores `times`:

@@ -21,11 +21,10 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.catalog.model import TIME_COLUMN, Table
+from penstock.catalog.rows import Int32s, Int64s
 from penstock.expr.kernel import kernel
 
-Ints = np.ndarray[Any, np.dtype[np.int64]]
-Sids = np.ndarray[Any, np.dtype[np.int32]]
-Column: TypeAlias = "pa.Array | pa.ChunkedArray | Ints"
+Column: TypeAlias = "pa.Array | pa.ChunkedArray | Int64s"
 
 NO_TIME = np.iinfo(np.int64).min
 _LEAST_SLOTS = 2048  # a power of two, like every number of slots
@@ -198,15 +197,15 @@ class KeyNumbers:
 
     def __init__(self, width: int) -> None:
         self.count = 0
-        self._known: Ints = np.empty((_LEAST_SLOTS // 2, width), dtype=np.int64)
+        self._known: Int64s = np.empty((_LEAST_SLOTS // 2, width), dtype=np.int64)
         self._slots = np.full(_LEAST_SLOTS, _EMPTY, dtype=np.int32)
 
     @property
-    def rows(self) -> Ints:
+    def rows(self) -> Int64s:
         """The rows by number."""
         return self._known[: self.count]
 
-    def find(self, rows: Ints) -> Ints:
+    def find(self, rows: Int64s) -> Int64s:
         """The number of each row; new rows get one."""
         self._make_room(self.count + len(rows))
         numbers = np.empty(len(rows), dtype=np.int64)
@@ -241,7 +240,7 @@ class ValueCodes:
         self._codes: dict[Any, int] = {}
         self._next = 0
 
-    def find(self, column: pa.Array) -> Ints:
+    def find(self, column: pa.Array) -> Int64s:
         """The code of each value; 0 for NULL, which `words_of` marks."""
         if pa.types.is_nested(column.type):
             column = pa.array([None if value is None else repr(value) for value in column.to_pylist()], pa.string())
@@ -251,7 +250,7 @@ class ValueCodes:
             return np.zeros(len(column), dtype=np.int64)
         return np.asarray(codes[encoded.indices.fill_null(0).to_numpy(zero_copy_only=False)], dtype=np.int64)
 
-    def keep(self, used: Ints) -> None:
+    def keep(self, used: Int64s) -> None:
         """Forget the values that no key has any more."""
         if not self._codes:
             return
@@ -264,7 +263,7 @@ class ValueCodes:
         return code
 
 
-def words_of(column: Column, codes: ValueCodes) -> tuple[Ints, np.ndarray[Any, np.dtype[np.bool_]] | None]:
+def words_of(column: Column, codes: ValueCodes) -> tuple[Int64s, np.ndarray[Any, np.dtype[np.bool_]] | None]:
     """A whole number per value, equal for equal values, and where the values are NULL (None: nowhere)."""
     if isinstance(column, np.ndarray):
         return column, None
@@ -302,7 +301,7 @@ class KeyMemory:
 
     def __init__(self, within_us: int, fields: int) -> None:
         self.within_us = within_us
-        self.times: Ints = np.full(1024, NO_TIME, dtype=np.int64)
+        self.times: Int64s = np.full(1024, NO_TIME, dtype=np.int64)
         self._keys = KeyNumbers(fields + 2)  # the sensor, the fields, and which of them are NULL
         self._codes = [ValueCodes() for _ in range(fields)]
         self._swept = 0
@@ -310,7 +309,7 @@ class KeyMemory:
     def __len__(self) -> int:
         return self._keys.count
 
-    def numbers(self, sids: Ints | Sids, columns: Sequence[Column]) -> Ints:
+    def numbers(self, sids: Int64s | Int32s, columns: Sequence[Column]) -> Int64s:
         """A number per reading; equal ones for equal keys of the same sensor."""
         rows = np.zeros((len(sids), len(self._codes) + 2), dtype=np.int64)
         rows[:, 0] = sids
@@ -329,7 +328,7 @@ class KeyMemory:
     def needs_sweep(self) -> bool:
         return len(self) > 2 * self._swept + _SLACK
 
-    def sweep(self, newest: Ints) -> None:
+    def sweep(self, newest: Int64s) -> None:
         """Forget what no reading can repeat any more. Numbers change: no caller may keep one across a sweep."""
         times = self.times[: len(self)]
         kept = (times != NO_TIME) & (times >= newest[self._keys.rows[:, 0]] - self.within_us)

@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.catalog.model import TIME_COLUMN, VERSION_COLUMN, Table
+from penstock.catalog.rows import Int32s, Int64s
 from penstock.errors import PenstockError
 from penstock.streams.ingest.rules import (
     ACCEPT,
@@ -41,8 +42,6 @@ from penstock.streams.log.checksums import read_sealed, sealed_file
 from penstock.streams.log.segment_rows import read_slice
 from penstock.streams.log.segments import Segment, slices
 
-Versions = np.ndarray[Any, np.dtype[np.int32]]
-
 logger = logging.getLogger(__name__)
 
 _COLUMNS = [VERSION_COLUMN.name, TIME_COLUMN]
@@ -60,16 +59,16 @@ class Memory:
 
     position: int
     latest: int
-    newest: Ints
-    live: Ints
-    live_sids: Ints
-    live_times: Ints
+    newest: Int64s
+    live: Int64s
+    live_sids: Int64s
+    live_times: Int64s
 
 
 EMPTY = Memory(0, NO_TIME, _NONE, _NONE, _NONE, _NONE)
 
 
-def advance(memory: Memory, segments: list[Segment], head: int, sid_of: Versions, within_us: int | None) -> Memory:
+def advance(memory: Memory, segments: list[Segment], head: int, sid_of: Int32s, within_us: int | None) -> Memory:
     """The memory as of `head`, from the rows in between. `sid_of` maps vids to sids."""
     sids = int(sid_of.max()) + 1 if len(sid_of) else 0
     newest = np.full(max(sids, len(memory.newest)), NO_TIME, dtype=np.int64)
@@ -101,7 +100,7 @@ def advance(memory: Memory, segments: list[Segment], head: int, sid_of: Versions
     return Memory(head, latest, newest, positions[live], row_sids[live], times[live])
 
 
-def read_live(segments: list[Segment], positions: Ints, columns: list[str]) -> pa.Table:
+def read_live(segments: list[Segment], positions: Int64s, columns: list[str]) -> pa.Table:
     """The given columns of the rows at sorted positions."""
     pieces: list[pa.Table] = []
     for segment in segments:
@@ -142,8 +141,6 @@ def load_memory(folder: Path, head: int) -> Memory:
     return Memory(position, latest, *lists) if position <= head else EMPTY
 
 
-Ints = np.ndarray[Any, np.dtype[np.int64]]
-
 POLICIES = {"refuse": REFUSE, "clamp": CLAMP, "accept": ACCEPT}
 
 
@@ -151,13 +148,13 @@ POLICIES = {"refuse": REFUSE, "clamp": CLAMP, "accept": ACCEPT}
 class Verdict:
     """What the rules said about each reading of a push, and the state before each of them."""
 
-    sids: np.ndarray[Any, np.dtype[np.int32]]
-    times: Ints
-    keys: Ints
+    sids: Int32s
+    times: Int64s
+    keys: Int64s
     code: np.ndarray[Any, np.dtype[np.uint8]]
     marks: np.ndarray[Any, np.dtype[np.uint8]]
-    old_newest: Ints
-    old_remembered: Ints
+    old_newest: Int64s
+    old_remembered: Int64s
     old_latest: int
 
     def decisions(self) -> Decisions:
@@ -170,9 +167,9 @@ class SensorOrder:
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     failures: int = 0
-    newest: Ints = field(default_factory=lambda: np.full(1024, NO_TIME, dtype=np.int64))
-    latest: Ints = field(default_factory=lambda: np.full(1, NO_TIME, dtype=np.int64))
-    counts: Ints = field(default_factory=lambda: np.zeros((1024, COUNTS), dtype=np.int64))
+    newest: Int64s = field(default_factory=lambda: np.full(1024, NO_TIME, dtype=np.int64))
+    latest: Int64s = field(default_factory=lambda: np.full(1, NO_TIME, dtype=np.int64))
+    counts: Int64s = field(default_factory=lambda: np.zeros((1024, COUNTS), dtype=np.int64))
     keys: KeyMemory | None = None
     under_way: deque[tuple[Future[int], Verdict]] = field(default_factory=deque)
 
@@ -188,14 +185,7 @@ class SensorOrder:
             numbers = self.keys.numbers(memory.live_sids, rows.columns)
             self.keys.times[numbers] = memory.live_times
 
-    def check(
-        self,
-        table: Table,
-        sids: np.ndarray[Any, np.dtype[np.int32]],
-        times: Ints | None,
-        fields: list[pa.Array],
-        now: int,
-    ) -> Verdict:
+    def check(self, table: Table, sids: Int32s, times: Int64s | None, fields: list[pa.Array], now: int) -> Verdict:
         """Judge readings in order and move the state past them. `sids` of -1 are left out."""
         count = len(sids)
         if count:
@@ -246,9 +236,7 @@ class SensorOrder:
         remembered = self.keys.times if self.keys is not None else _NONE
         return self.newest, self.latest, self.counts, remembered
 
-    def _numbers(
-        self, table: Table, sids: np.ndarray[Any, np.dtype[np.int32]], times: Ints, fields: list[pa.Array], now: int
-    ) -> Ints:
+    def _numbers(self, table: Table, sids: Int32s, times: Int64s, fields: list[pa.Array], now: int) -> Int64s:
         if self.keys is None or table.stream is None:
             return _NONE
         by_name = {f.name: column for f, column in zip(table.stream.fields, fields, strict=True)}

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.catalog.model import ARRIVAL_COLUMN, TIME_COLUMN, VERSION_COLUMN, Table
+from penstock.catalog.rows import Int32s, Int64s
 from penstock.damage import DamageReport
 from penstock.errors import PenstockError, error
 from penstock.settings import Settings
@@ -112,10 +113,6 @@ def open_table(folder: Path, report: DamageReport) -> TableLog:
         return TableLog(newest.end, max(last_ts, *(segment.max_ts for segment in files)), len(files))
 
 
-Versions = np.ndarray[Any, np.dtype[np.int32]]
-Times = np.ndarray[Any, np.dtype[np.int64]]
-
-
 def log_schema(table: Table) -> pa.Schema:
     """The columns of a sensor table's log: `_vid`, `ts`, `_at` (valid time only), the stream's fields."""
     fields = [
@@ -128,7 +125,7 @@ def log_schema(table: Table) -> pa.Schema:
     return pa.schema([*fields, *(pa.field(f.name, f.type.to_arrow()) for f in stream_fields)])
 
 
-def rows_to_log(table: Table, vids: Versions, times: Times, fields: list[pa.Array]) -> pa.RecordBatch:
+def rows_to_log(table: Table, vids: Int32s, times: Int64s, fields: list[pa.Array]) -> pa.RecordBatch:
     """A batch for `StreamLog.append`, which gives its rows the time that is the log's own."""
     assert table.stream is not None
     ts = pa.Array.from_buffers(TIMESTAMP.to_arrow(), len(vids), [None, pa.py_buffer(times)])

@@ -21,11 +21,10 @@ from penstock.catalog.model import Table
 from penstock.catalog.rows import StaticRows
 from penstock.catalog.state import CatalogState
 from penstock.clock import Clock
-from penstock.errors import PenstockError
 from penstock.expr.evaluate import evaluate
 from penstock.expr.expression import Expr, columns_of
 from penstock.sensors.address_rules import AddressRules
-from penstock.sensors.registry import find_connector
+from penstock.sensors.registry import mode_of
 from penstock.services import Service
 from penstock.streams.ingest.ingest import Ingest
 from penstock.streams.ingest.rules import NO_TIME
@@ -268,13 +267,7 @@ def _way(table: Table) -> object:
 
 def _opens(table: Table) -> bool:
     """Whether sensors of this table are opened at all; those of pushed tables call by themselves."""
-    if table.stream is None or table.stream.connector is None:
-        return False
-    try:
-        return find_connector(table.stream.connector).mode not in ("outside", "subscribed")
-    except PenstockError:
-        # Its package is gone since the stream type was created: opening fails, and says so sensor by sensor.
-        return True
+    return mode_of(table) in ("pull", "push")
 
 
 def _addresses(state: CatalogState, table_id: int, sids: NDArray[np.int32]) -> dict[int, str]:

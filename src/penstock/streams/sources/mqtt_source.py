@@ -14,7 +14,6 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -28,74 +27,8 @@ from penstock.sensors.mqtt import PayloadReader, TopicPattern, check_filter
 from penstock.sensors.mqtt_client import Client, MessageIn
 from penstock.services import Service
 from penstock.streams.ingest.input_counts import InputCounts
-from penstock.streams.ingest.readings import IngestReceipt
-from penstock.streams.sources.sensor_forwarder import will_pass
-
-_SOURCES_LOGGER = logging.getLogger("penstock.sources")
-_RETRY_S = 1.0
-_ATTEMPTS = 5  # at what does not look as if it would pass
-
-Push = Callable[[str, Sequence[Mapping[str, Any]]], "Future[IngestReceipt]"]
-
-
-class PushDelivery:
-    """Rows that are pushed until they are stored or refused for good. `advance` is called from one thread."""
-
-    def __init__(
-        self, push: Push, table: str, rows: Sequence[Mapping[str, Any]], counts: InputCounts, wake: Callable[[], None]
-    ) -> None:
-        self._push = push
-        self._table = table
-        self._rows = rows
-        self._counts = counts
-        self._wake = wake
-        self._future: Future[IngestReceipt] | None = None
-        self._retry_at_s = 0.0
-        self._attempts = 0
-        self._done = False
-        self.advance()
-
-    def advance(self) -> bool:
-        """Whether everything is on disk or refused for good. Tries again what could not be written; never raises."""
-        if self._done:
-            return True
-        try:
-            if self._future is None:
-                if time.monotonic() < self._retry_at_s:
-                    return False
-                self._future = self._push(self._table, self._rows)
-                self._future.add_done_callback(lambda _: self._wake())
-            if not self._future.done():
-                return False
-            self._take(self._future.result())
-            self._done = True
-        except Exception as cause:
-            self._future = None
-            self._failed(cause)
-        return self._done
-
-    def _take(self, receipt: IngestReceipt) -> None:
-        duplicates = sum(r.condition == "duplicate_reading" for r in receipt.refused)
-        self._counts.stored(receipt.accepted, duplicates)
-        for refusal in receipt.refused:
-            if refusal.condition != "duplicate_reading":
-                self._counts.refuse(refusal.condition, refusal.message)
-
-    def _failed(self, cause: Exception) -> None:
-        self._retry_at_s = time.monotonic() + _RETRY_S
-        condition = cause.condition if isinstance(cause, PenstockError) else "internal_error"
-        if will_pass(cause):
-            self._counts.wait_for(str(cause))
-            return
-        self._attempts += 1
-        if condition == "internal_error" and self._attempts < _ATTEMPTS:
-            self._counts.wait_for(str(cause))
-            return
-        # Kept, it would come back for ever and hold up everything behind it.
-        if condition != "table_not_found":
-            _SOURCES_LOGGER.error("%d readings of table %s were refused: %s", len(self._rows), self._table, cause)
-        self._counts.refuse(condition, str(cause), len(self._rows))
-        self._done = True
+from penstock.streams.ingest.readings import Push
+from penstock.streams.sources.sensor_forwarder import PushDelivery
 
 
 class TableInbox(InputCounts):
@@ -131,7 +64,7 @@ class TableInbox(InputCounts):
 
     def push(self, rows: Sequence[Mapping[str, Any]], wake: Callable[[], None]) -> PushDelivery:
         """Start storing rows; `wake` is called, from any thread, when `advance` may have news."""
-        return PushDelivery(self._push, self._name, rows, self, wake)
+        return PushDelivery(lambda: self._push(self._name, rows), self._name, len(rows), self, wake)
 
 
 SourceState = Literal["connecting", "connected", "backing off", "stopped"]
@@ -187,17 +120,11 @@ class MqttSource:
         table = inbox.table()
         self.service = Service(f"mqtt {table.name if table is not None else identity}", self._step)
 
-    def start(self) -> None:
-        self.service.start()
-
     def stop(self, forever: bool = False) -> None:
         """Ask it to end; returns at once. `forever`: it is not started again, so the broker need keep nothing."""
         self._forever = forever
         self._stopped.set()
         self._wake()
-
-    def join(self, timeout_s: float) -> None:
-        self.service.join(timeout_s)
 
     def facts(self) -> SourceFacts:
         in_flight = len(self._waiting) + len(self._sending)

@@ -31,6 +31,7 @@ from penstock.errors import PenstockError
 from penstock.sensors.base import Reading, Row
 from penstock.services import Service
 from penstock.streams.ingest.ingest import Ingest
+from penstock.streams.ingest.input_counts import InputCounts
 from penstock.streams.ingest.readings import IngestReceipt
 from penstock.streams.ingest.values import column_from_arrow, column_from_values
 from penstock.streams.sources.sensor_state import OpenedSensor
@@ -192,6 +193,79 @@ def will_pass(cause: BaseException) -> bool:
     return isinstance(cause, OSError)
 
 
+_ATTEMPTS = 5  # at what does not look as if it would pass
+
+
+class PushDelivery:
+    """`count` readings that are pushed until they are stored or refused for good. `advance` is called from one thread."""
+
+    def __init__(
+        self,
+        push: Callable[[], Future[IngestReceipt]],
+        table: str,
+        count: int,
+        counts: InputCounts,
+        wake: Callable[[], None],
+    ) -> None:
+        self._push = push
+        self._table = table
+        self._count = count
+        self._counts = counts
+        self._wake = wake
+        self._future: Future[IngestReceipt] | None = None
+        self._retry_at_s = 0.0
+        self._attempts = 0
+        self._done = False
+        self.advance()
+
+    @property
+    def is_sent(self) -> bool:
+        """Whether ingest has them, stored or not."""
+        return self._done or self._future is not None
+
+    def advance(self) -> bool:
+        """Whether everything is on disk or refused for good. Tries again what could not be written; never raises."""
+        if self._done:
+            return True
+        try:
+            if self._future is None:
+                if time.monotonic() < self._retry_at_s:
+                    return False
+                self._future = self._push()
+                self._future.add_done_callback(lambda _: self._wake())
+            if not self._future.done():
+                return False
+            self._take(self._future.result())
+            self._done = True
+        except Exception as cause:
+            self._future = None
+            self._failed(cause)
+        return self._done
+
+    def _take(self, receipt: IngestReceipt) -> None:
+        duplicates = sum(r.condition == "duplicate_reading" for r in receipt.refused)
+        self._counts.stored(receipt.accepted, duplicates)
+        for refusal in receipt.refused:
+            if refusal.condition != "duplicate_reading":
+                self._counts.refuse(refusal.condition, refusal.message)
+
+    def _failed(self, cause: Exception) -> None:
+        self._retry_at_s = time.monotonic() + _RETRY_S
+        condition = cause.condition if isinstance(cause, PenstockError) else "internal_error"
+        if will_pass(cause):
+            self._counts.wait_for(str(cause))
+            return
+        self._attempts += 1
+        if condition == "internal_error" and self._attempts < _ATTEMPTS:
+            self._counts.wait_for(str(cause))
+            return
+        # Kept, it would come back for ever and hold up everything behind it.
+        if condition != "table_not_found":
+            _LOGGER.error("%d readings of table %s were refused: %s", self._count, self._table, cause)
+        self._counts.refuse(condition, str(cause), self._count)
+        self._done = True
+
+
 class Outbox:
     """The readings of one table that are not stored yet. Chunks come from polling threads, `send` from one thread."""
 
@@ -203,9 +277,8 @@ class Outbox:
         self._lock = threading.Lock()
         self._chunks: list[ReadChunk] = []
         self._rows = 0
-        self._parcel: ReadingArrays | None = None
-        self._future: Future[IngestReceipt] | None = None
-        self._retry_at_s = 0.0
+        self._counts = InputCounts()  # not shown: ingest counts by sensor
+        self._delivery: PushDelivery | None = None
 
     @property
     def is_full(self) -> bool:
@@ -214,49 +287,30 @@ class Outbox:
     @property
     def is_empty(self) -> bool:
         """Nothing waits and nothing is under way."""
-        return not self._chunks and self._parcel is None
+        return not self._chunks and self._delivery is None
 
     @property
     def is_sent(self) -> bool:
         """Everything was handed to ingest, whether it is stored yet or not."""
-        return not self._chunks and (self._parcel is None or self._future is not None)
+        return not self._chunks and (self._delivery is None or self._delivery.is_sent)
 
     def add(self, chunk: ReadChunk) -> None:
         with self._lock:
             self._chunks.append(chunk)
             self._rows += chunk.reading.count
 
-    def send(self, now_s: float) -> None:
+    def send(self) -> None:
         """Take note of a finished push and start the next one."""
-        if self._future is not None:
-            if not self._future.done():
-                return
-            cause, self._future = self._future.exception(), None
-            if cause is None:
-                self._parcel = None
-            else:
-                self._refused(cause, now_s)
-        if self._parcel is None:
-            self._parcel = self._pack()
-        if self._parcel is None or now_s < self._retry_at_s:
+        if self._delivery is not None and not self._delivery.advance():
             return
-        try:
-            self._future = self._sink.push_resolved(
-                self.table, self._parcel.sids, self._parcel.ts_us, self._parcel.columns
-            )
-        except Exception as cause:
-            self._refused(cause, now_s)
-        else:
-            self._future.add_done_callback(lambda _: self._wake())
+        self._delivery = None
+        parcel = self._pack()
+        if parcel is not None:
 
-    def _refused(self, cause: BaseException, now_s: float) -> None:
-        """Keep the parcel for another try where the cause will pass, give it up where it will not."""
-        if will_pass(cause):
-            self._retry_at_s = now_s + _RETRY_S
-            return
-        assert self._parcel is not None
-        _LOGGER.error("%d readings of table %s were refused: %s", len(self._parcel.sids), self.table.name, cause)
-        self._parcel = None
+            def push() -> Future[IngestReceipt]:
+                return self._sink.push_resolved(self.table, parcel.sids, parcel.ts_us, parcel.columns)
+
+            self._delivery = PushDelivery(push, self.table.name, len(parcel.sids), self._counts, self._wake)
 
     def _pack(self) -> ReadingArrays | None:
         with self._lock:
@@ -360,7 +414,7 @@ class SensorForwarder:
         try:
             noted = self._journal_openings(noted)
             for box in outboxes.values():
-                box.send(now_s)
+                box.send()
             noted = self._journal(noted, {table_id for table_id, box in outboxes.items() if not box.is_sent})
         finally:
             with self._lock:

@@ -10,11 +10,11 @@ from typing import Any
 
 from penstock.catalog.model import Table
 from penstock.catalog.state import CatalogState
-from penstock.errors import PenstockError
 from penstock.sensors.address_rules import AddressRules
-from penstock.sensors.registry import find_connector, parse_options
+from penstock.sensors.registry import find_connector, mode_of, parse_options
 from penstock.services import Service
-from penstock.streams.sources.mqtt_source import MqttSource, Push, TableInbox
+from penstock.streams.ingest.readings import Push
+from penstock.streams.sources.mqtt_source import MqttSource, TableInbox
 
 
 class Sources:
@@ -43,7 +43,7 @@ class Sources:
                 return
             gone = [self._running.pop(table_id)[2] for table_id in self._running.keys() - tables.keys()]
             for table in list(tables.values()):
-                if table.id not in self._running and is_subscribed(table):
+                if table.id not in self._running and mode_of(table) == "subscribed":
                     self._start(table)
         for source in gone:
             source.stop(forever=True)
@@ -56,7 +56,7 @@ class Sources:
         identity = f"penstock-{self._folder_id[:8]}-{table.name}-{table.id}"
         source = MqttSource(inbox, parse_options(connector, table.stream.options), identity, self._rules)
         self._running[table.id] = (table, inbox, source)
-        source.start()
+        source.service.start()
 
     def services(self) -> list[Service]:
         with self._lock:
@@ -90,14 +90,4 @@ class Sources:
             source.stop()
         until_s = time.monotonic() + timeout_s
         for source in sources:
-            source.join(max(0.1, until_s - time.monotonic()))
-
-
-def is_subscribed(table: Table) -> bool:
-    """Whether a source reads for this table, instead of its sensors one by one."""
-    if table.stream is None or table.stream.connector is None:
-        return False
-    try:
-        return find_connector(table.stream.connector).mode == "subscribed"
-    except PenstockError:
-        return False
+            source.service.join(max(0.1, until_s - time.monotonic()))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from penstock.expr.expression import Call, Column, Expr, Literal, calls_user, columns_of
+from penstock.expr.expression import Call, Expr, Literal, calls_user, columns_of, with_columns
 from penstock.sql.plan import JoinPlan
 from penstock.types import BIGINT, BOOLEAN, INT
 
@@ -153,9 +153,4 @@ def _between_two(condition: Expr, aliases: Sequence[str]) -> Equality | None:
 
 def _own(expr: Expr) -> Expr:
     """An expression of one input in that input's own column names."""
-    match expr:
-        case Column(name):
-            return replace(expr, name=name.partition(".")[2])
-        case Call(_, arguments):
-            return replace(expr, arguments=tuple(_own(a) for a in arguments))
-    return expr
+    return with_columns(expr, lambda column: replace(column, name=column.name.partition(".")[2]))

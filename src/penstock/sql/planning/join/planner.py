@@ -12,7 +12,7 @@ from typing import Literal
 from sqlglot import exp
 
 from penstock.errors import error
-from penstock.expr.expression import Call, Column, Expr, UserCall, walk
+from penstock.expr.expression import Call, Column, Expr, calls_user, with_columns
 from penstock.expr.windows import TimeWindow
 from penstock.operators.join.kernels.bounds import MOST_STREAMS
 from penstock.sql.binding.context import BoundQuery, SelectContext, WindowGraph
@@ -62,7 +62,7 @@ def plan_of_from(
     if any(upper is None for row in question.graph.bounds.upper for upper in row):
         raise NotCovered("a join of streams that only BEGIN .. END connects runs as Spark SQL")
     outputs = tuple(Output(name, type_, qualified(node)) for name, type_, node in columns)
-    if question.missing != "inner" and any(isinstance(n, UserCall) for o in outputs for n in walk(o.expr)):
+    if question.missing != "inner" and any(calls_user(o.expr) for o in outputs):
         # The step computes functions for combinations; rows without a partner are known later, where no function runs.
         raise NotCovered("a function in the SELECT list of LEFT JOIN or NOT EXISTS runs as Spark SQL")
     inputs, conditions, tables = _split(question)
@@ -204,11 +204,15 @@ def _split(question: _Question) -> tuple[list[JoinInput], list[Expr], list[JoinT
         for condition, each in zip(together, equalities, strict=True)
         if not each or not all(in_class(equality, classes) for equality in each)
     ]
+
+    def qualify(column: Column) -> Expr:
+        return replace(column, name=f"{streams[0].alias}.{column.name}")
+
     for one in classes:
         for place, members in enumerate(one):
             repeated = [Call("eq", (members[0], member), BOOLEAN) for member in members[1:]]
             if place == 0 and question.missing != "inner":
-                rest += [_with_alias(equal, streams[0].alias) for equal in repeated]
+                rest += [with_columns(equal, qualify) for equal in repeated]
             else:
                 alone[place] += repeated
     keys = [tuple(one[place][0] for one in classes) for place in range(len(streams))]
@@ -240,15 +244,6 @@ def _equalities(condition: exp.Expr, streams: list[BoundSource]) -> tuple[Equali
     if not usable((left, right)):
         return ()
     return never_null((left, right)) if isinstance(condition, exp.NullSafeEQ) else ((left, right),)
-
-
-def _with_alias(expr: Expr, alias: str) -> Expr:
-    match expr:
-        case Column(name):
-            return replace(expr, name=f"{alias}.{name}")
-        case Call(_, arguments) | UserCall(_, arguments):
-            return replace(expr, arguments=tuple(_with_alias(a, alias) for a in arguments))
-    return expr
 
 
 def _check_hint(plan: JoinPlan, graph: WindowGraph, top: SelectContext) -> None:
