@@ -11,8 +11,8 @@ import pytest
 from penstock.answers.subscription import Subscription
 from penstock.database.database import Database
 from penstock.errors import PenstockError
+from penstock.operators.aggregate import groups
 from penstock.operators.aggregate.over_joins import answer as answer_module
-from penstock.operators.aggregate.over_joins import family
 from penstock.settings import Settings
 from penstock.sql.plan import JoinAggregatePlan, plan_from_json
 from penstock.views.standing_queries import Intervals
@@ -153,7 +153,7 @@ class AggregatedStory(Story):
     def __init__(self, folder: Any, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
         # Snapshots, forgetting and reading in pieces belong to the story, which is too short for the usual numbers.
         monkeypatch.setattr(answer_module, "READ_ROWS", 13)
-        monkeypatch.setattr(family, "FEW_GROUPS", 1)
+        monkeypatch.setattr(groups, "FEW_GROUPS", 1)
         self.past: dict[int, tuple[dict[str, int], int, dict[str, Any]]] = {}
         self.older_compared = 0
         self.watching: dict[str, tuple[Subscription, Answer]] = {}
