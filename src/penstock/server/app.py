@@ -23,6 +23,7 @@ from starlette.responses import Response
 
 from penstock import __version__
 from penstock.errors import PenstockError
+from penstock.garbage import set_long_lived_objects_aside
 from penstock.logs import check_logging, set_up_logging
 from penstock.server.http.access import BURST_S, USER_HEADER, AccessGuard, RateLimits, Sessions, listed_origins
 from penstock.server.http.body_limits import ByteBudget
@@ -140,6 +141,7 @@ def run(
     """
     progress = progress or _print_progress
     share_free_memory()
+    set_long_lived_objects_aside()
     # A thread that answers a reader gives the interpreter to the cycle's callback sooner than after Python's 5 ms.
     sys.setswitchinterval(0.0005)
     try:

@@ -1,0 +1,62 @@
+"""Full collections look at new objects only, and yet no garbage stays for ever."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Iterator
+
+import pytest
+
+from penstock.garbage import FEW_OBJECTS, LongLivedObjects
+
+
+class Link:
+    """One of two objects that refer to each other: only the collector can free them."""
+
+    other: Link
+
+
+def linked() -> Link:
+    one, other = Link(), Link()
+    one.other, other.other = other, one
+    return one
+
+
+@pytest.fixture
+def aside() -> Iterator[None]:
+    callback = LongLivedObjects()
+    gc.collect()
+    gc.callbacks.append(callback)
+    yield
+    gc.callbacks.remove(callback)
+    gc.collect()
+
+
+def test_what_survives_a_full_collection_is_not_looked_at_again(aside: None) -> None:
+    kept = [[] for _ in range(1000)]  # type: ignore[var-annotated]
+    gc.collect()
+    assert gc.get_freeze_count() > len(kept)
+    assert len(gc.get_objects()) < len(kept)
+
+
+def test_new_garbage_is_freed_at_once(aside: None) -> None:
+    gc.collect()
+    gone = weakref.ref(linked())
+    gc.collect()
+    assert gone() is None
+
+
+def test_garbage_among_long_lived_objects_is_freed_once_their_number_has_doubled(aside: None) -> None:
+    one = linked()
+    gc.collect()
+    gone = weakref.ref(one)
+    del one
+    gc.collect()
+    assert gone() is not None, "it is not looked at"
+    more = []
+    for _ in range(3):
+        more.append([[] for _ in range(FEW_OBJECTS + 2 * gc.get_freeze_count())])  # type: ignore[var-annotated]
+        gc.collect()
+    gc.collect()
+    assert gone() is None
