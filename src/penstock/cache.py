@@ -1,4 +1,4 @@
-"""One cache for whatever can be made or read again: the values used last, within a number of them and of bytes."""
+"""One cache for what may be forgotten: the values used last, within a number of them and of bytes."""
 
 from __future__ import annotations
 

@@ -24,8 +24,9 @@ def replace_file(path: Path, data: bytes, synced: bool = False) -> None:
     aside = path.with_name(f".{path.name}.aside")
     with open(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
         file.write(data)
-    if synced:
-        sync_file(aside)
+        if synced:  # by the same descriptor: an error of writing is told to it
+            file.flush()
+            os.fsync(file.fileno())
     os.replace(aside, path)
     if synced:
         sync_folder(path.parent)

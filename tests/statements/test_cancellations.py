@@ -13,7 +13,7 @@ from penstock.cancellation import Cancellation, cancelled_by, check
 from penstock.errors import PenstockError
 from penstock.operators.base.open_files import OpenFiles
 from penstock.streams.log.segment_rows import read_slice
-from tests.operators.sparksql.test_live_runner import COUNT, until
+from tests.operators.sparksql.test_evaluator import COUNT, until
 from tests.support.pipe import Pipe
 from tests.support.watched import watched
 from tests.views.test_next_edge import create_spark_query

@@ -330,7 +330,9 @@ class Catalog:
 
     # -- dropping, and what becomes of readings
 
-    def drop(self, kind: str, names: Sequence[str], cascade: bool = False, if_exists: bool = False) -> list[str]:
+    def drop(
+        self, kind: str, names: list[str] | tuple[str, ...], cascade: bool = False, if_exists: bool = False
+    ) -> list[str]:
         """Drop tables, stream types, functions, queries, rollups or sinks; with CASCADE also what uses them. What was dropped.
 
         All of them with one sync, or none; users that are dropped themselves hold nothing up.

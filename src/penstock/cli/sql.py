@@ -27,7 +27,8 @@ def sql(
     chosen = choose_format(format)
     with connected(url, token) as connection:
         scripts: list[tuple[str | None, str]] = [(None, text) for text in command or []]
-        scripts += [(str(path), read_script(path)) for path in [*(file or []), *(files or [])]]
+        for path in [*(file or []), *(files or [])]:
+            scripts.append((str(path), sys.stdin.read() if str(path) == "-" else read_script(path)))
         if not scripts and not sys.stdin.isatty():
             scripts = [("stdin", sys.stdin.read())]
         if scripts:

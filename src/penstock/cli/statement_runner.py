@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -138,9 +137,9 @@ def run_statement(connection: Connection, statement: str, format: Format, timeou
 
 
 def read_script(path: Path) -> str:
-    """The text of a file; - is stdin."""
+    """The text of a file."""
     try:
-        return sys.stdin.read() if str(path) == "-" else path.read_text()
+        return path.read_text()
     except (OSError, UnicodeDecodeError) as problem:
         why = problem.strerror if isinstance(problem, OSError) else problem
         raise error("invalid_parameter", detail=f"cannot read {path}: {why}") from None

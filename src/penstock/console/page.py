@@ -258,4 +258,4 @@ async def refresh_every(seconds: float, work: Callable[[], Awaitable[None]]) -> 
             failed = True
 
     await work()
-    timer = ui.timer(seconds, tick)
+    timer = ui.timer(seconds, tick, immediate=False)

@@ -31,7 +31,7 @@ _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 _NAMED_LEVEL = re.compile(r"\+([A-Za-z_]\w*)")
 _SHARED = re.compile(r"(\$share/[^/+#]+/)(.+)", re.S)
 _TOPIC_MOST = 65_535
-_REMEMBERED = 100_000  # topics with values that are kept
+_REMEMBERED = 1_000_000  # topics with values that are kept; more that report in turn are read anew each time
 
 
 class TopicPattern:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -73,7 +72,7 @@ def drop(session: Session, statement: st.Drop) -> Result:
     catalog = session.catalog
     kind = statement.kind
     tag = f"DROP {kind.replace('_', ' ').upper()}"
-    names: Sequence[str] = statement.names
+    names: list[str] | tuple[str, ...] = statement.names
     if statement.like is not None:
         names = matching(statement.like, catalog.state.queries)
     elif not statement.if_exists:

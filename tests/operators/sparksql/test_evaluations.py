@@ -12,7 +12,7 @@ import pytest
 from penstock.cycle.record_queue import wants_cycle
 from penstock.errors import PenstockError, error
 from penstock.operators.sparksql.evaluation_rows import EVALUATION
-from tests.operators.sparksql.test_live_runner import COUNT, until
+from tests.operators.sparksql.test_evaluator import COUNT, until
 from tests.support.pipe import Pipe
 from tests.views.test_next_edge import create_spark_query
 

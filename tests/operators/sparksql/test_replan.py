@@ -11,7 +11,7 @@ from penstock.errors import PenstockError
 from penstock.sql.parse import parse_select
 from penstock.sql.plan import SparkPlan, plan_to_json
 from penstock.sql.planning.planner import plan_query, reads_of
-from tests.operators.sparksql.test_live_runner import until
+from tests.operators.sparksql.test_evaluator import until
 from tests.support.new_query import new_query
 from tests.support.pipe import Pipe
 

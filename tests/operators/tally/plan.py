@@ -30,14 +30,6 @@ class TallyPlan(KernelPlan):
     def uses(self) -> tuple[StreamUse, ...]:
         return (StreamUse(self.table_id, None, self.window),)
 
-    @property
-    def tables_read(self) -> frozenset[int]:
-        return frozenset({self.table_id})
-
-    @property
-    def windows(self) -> TimeWindow:
-        return self.window
-
 
 def to_json(plan: Plan) -> dict[str, Any]:
     tally = expect(TallyPlan, plan)

@@ -3,18 +3,53 @@
 from __future__ import annotations
 
 import random
-from typing import Literal
+from concurrent.futures import Future
+from typing import Any, Literal
 
 import pytest
 
 from penstock.catalog.model import TableOptions
 from penstock.sensors.base import Reading, ReadResult
-from penstock.streams.sources.sensor_forwarder import ReadChunk, pack
+from penstock.streams.ingest.readings import IngestReceipt
+from penstock.streams.sources import sensor_forwarder
+from penstock.streams.sources.sensor_forwarder import Outbox, ReadChunk, pack
 from penstock.streams.sources.sensor_state import OpenedSensor
 from penstock.types import DOUBLE, Field
 from tests.sensors.world import table
 
 VALUE = (Field("value", DOUBLE),)
+
+
+class FailingIngest:
+    """Fails for a reason of its own a few times, then stores."""
+
+    def __init__(self, failures: int) -> None:
+        self.failures = failures
+        self.stored: list[list[int]] = []
+
+    def push_resolved(self, table: Any, sids: Any, ts_us: Any, columns: Any) -> Future[IngestReceipt]:
+        self.failures -= 1
+        if self.failures >= 0:
+            raise TypeError("a bug")
+        self.stored.append(sids.tolist())
+        future: Future[IngestReceipt] = Future()
+        future.set_result(IngestReceipt(len(sids)))
+        return future
+
+
+def test_readings_that_ingest_could_not_take_are_stored_once_and_the_log_says_so(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(sensor_forwarder, "_RETRY_S", 0.0)
+    plant, ingest = table(fields=VALUE), FailingIngest(2)
+    outbox = Outbox(plant, ingest, lambda: None, 100)  # type: ignore[arg-type]
+    outbox.add(ReadChunk(OpenedSensor(plant, 7, "7"), Reading(ReadResult.NEW_VALUE, [(1.0,)], [10]), 0))
+    while not outbox.is_empty:
+        outbox.send()
+    assert ingest.stored == [[7]]
+    assert "tried again" in caplog.text and "a bug" in caplog.text
+
+
 Given = list[tuple[int, list[int]]]  # sensor, times of one read
 
 

@@ -164,11 +164,11 @@ async def stream_events(
     """Frames until the reader leaves, the query is dropped or the server closes."""
     loop = asyncio.get_running_loop()
     wake = asyncio.Event()
-    closing = context.lifecycle.closing
+    stopping = context.lifecycle.closing
     ping_s = PING_S if ping_s is None else ping_s
     context.counters.subscribers += 1
     turn = Turn(context.pace)
-    closed = asyncio.ensure_future(closing.wait())
+    closed = asyncio.ensure_future(stopping.wait())
     closed.add_done_callback(lambda _: wake.set())
     try:
         subscription.on_ready(lambda: _wake(loop, wake))
@@ -176,7 +176,7 @@ async def stream_events(
             yield framing.hello
         last = loop.time()
         wake.set()
-        while not closing.is_set():
+        while not stopping.is_set():
             # A caller that may not sign in any more gets no more events.
             context.caller()
             try:
@@ -190,7 +190,7 @@ async def stream_events(
                 turn.is_away = False
                 last = loop.time()
                 continue
-            if closing.is_set():
+            if stopping.is_set():
                 break
             wake.clear()
             waited = turn.waited
@@ -205,7 +205,7 @@ async def stream_events(
         yield framing.problem(problem)
     except Exception:
         # The answer has begun, so no body can be sent any more: without a frame the reader would see a broken line.
-        if not closing.is_set():
+        if not stopping.is_set():
             log.exception("a subscription failed")
             yield framing.problem(internal_error())
     finally:

@@ -12,7 +12,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import orjson
@@ -188,7 +188,8 @@ async def _push(context: Context, table: str, packed: Body | None, text: Body | 
         log.exception("a frame of readings failed")
         return internal_error().body()
     count_receipt(context, table, "websocket", receipt, size)
-    return ({} if key is None else {"id": key}) | asdict(receipt)
+    facts = {"accepted": receipt.accepted, "refused": receipt.refused, "position": receipt.position}
+    return facts if key is None else {"id": key, **facts}
 
 
 def _decode(packed: Body | None, text: Body | str, room: decode.BodyLimits) -> tuple[str | None, decode.Readings]:

@@ -143,7 +143,8 @@ class KernelPlan(Plan):
     @property
     def windows(self) -> AnyWindow:
         """The window of its answer."""
-        return self.uses[0].window
+        (use,) = self.uses
+        return use.window
 
     @property
     def lasting(self) -> Lasting | None:

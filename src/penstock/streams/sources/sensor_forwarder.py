@@ -1,7 +1,8 @@
 """Readings on their way from opened sensors to ingest, and the thread that sends them and journals which sensors are observed.
 
 Readings are gathered per table. One push per table is under way at a time; what is read meanwhile makes up the next one. A push
-that could not be stored (a full disk) is repeated as it is, so no reading is lost or overtaken; sensors of the table wait.
+that could not be stored (a full disk) is repeated as it is, so no reading is lost or overtaken; sensors of the table wait. One
+that fails for a reason that is not known is tried five times.
 
 Readings go in the order of their times, each sensor's own as it gave them. A reading with values that do not fit its
 fields is left out and counted against its sensor, so that one bad sensor spoils no other sensor's readings.
@@ -257,11 +258,15 @@ class PushDelivery:
             return
         self._attempts += 1
         if condition == "internal_error" and self._attempts < _ATTEMPTS:
+            if self._attempts == 1:
+                _LOGGER.warning(
+                    "readings of table %s could not be stored, they are tried again", self._table, exc_info=cause
+                )
             self._counts.wait_for(str(cause))
             return
         # Kept, it would come back for ever and hold up everything behind it.
-        if condition != "table_not_found":
-            _LOGGER.error("%d readings of table %s were refused: %s", self._count, self._table, cause)
+        level = logging.INFO if condition == "table_not_found" else logging.ERROR
+        _LOGGER.log(level, "%d readings of table %s were refused: %s", self._count, self._table, cause)
         self._counts.refuse(condition, str(cause), self._count)
         self._done = True
 

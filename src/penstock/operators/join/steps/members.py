@@ -147,6 +147,7 @@ def _as_written(found: Combinations, order: Sequence[int], join: PreparedJoin) -
     )
 
 
+# A process runs one planner or one task at a time.
 _KNOWN: Cache[int, tuple[SharedJoin, Refinement]] = Cache(most=256)
 
 

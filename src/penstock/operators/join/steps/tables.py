@@ -77,6 +77,7 @@ class _Known:
         return self.columns[name]
 
 
+# A process runs one planner or one task at a time.
 _KNOWN: Cache[tuple[int, Expr | None, tuple[Expr, ...]], _Known] = Cache(most=256)
 
 
