@@ -11,7 +11,7 @@ from penstock.catalog.journal import JournalReader
 from penstock.catalog.model import QueryDefinition, Table
 from penstock.clock import format_timestamp
 from penstock.operators.base.view import view_of
-from penstock.sql.plan import Plan, evaluated_by_spark, plan_from_json
+from penstock.sql.plan import Plan, evaluated_by_spark
 from penstock.statements.session import Session
 from penstock.types import format_duration
 from penstock.views.query_state import QueryState
@@ -70,8 +70,7 @@ def describe_query(session: Session, definition: QueryDefinition) -> dict[str, A
 
 
 def _describe_query(session: Session, definition: QueryDefinition, answer: QueryState | None) -> dict[str, Any]:
-    whole = session.standing.store.spark_plans.get(definition.id)
-    plan = whole or (answer.whole if answer is not None else None) or plan_from_json(definition.plan)
+    plan = session.standing.plan_of(definition)
     view = view_of(plan.operator)
     failure = session.standing.store.evaluations.failure(definition.id)
     message = answer.error if answer is not None else _reader_failure(session, definition.id)

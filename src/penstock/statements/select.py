@@ -20,7 +20,7 @@ from penstock.operators.sparksql.evaluation_rows import Evaluation
 from penstock.security.caller import LOCAL, current_caller
 from penstock.sql import statements as st
 from penstock.sql.parse import parse_as_of
-from penstock.sql.plan import AggregatePlan, Plan, SparkPlan, plan_from_json
+from penstock.sql.plan import AggregatePlan, Plan, SparkPlan
 from penstock.sql.planning.planner import asked_of_slices, asked_once, invocation_of, plan_query
 from penstock.sql.statements import AsOf
 from penstock.statements.session import Session
@@ -42,7 +42,6 @@ def _invoke(session: Session, name: str, as_of: int | str | AsOf | None, limit: 
     began = time.thread_time()
     definition = session.definition(name)
     session.wait_for_query(definition)
-    plan = plan_from_json(definition.plan)
     if isinstance(as_of, str):
         as_of = parse_as_of(as_of)
     cycle = as_of.cycle if isinstance(as_of, AsOf) else as_of
@@ -52,6 +51,7 @@ def _invoke(session: Session, name: str, as_of: int | str | AsOf | None, limit: 
     else:
         result = session.standing.invoke(name, cycle, limit)
     session.usage.note(definition.id, session.clock.now_us())
+    plan = session.standing.plan_of(definition)
     said = session.completeness.say(result, plan, definition.start_us, session.catalog.state)
     session.costs.note_asked(definition.id, time.thread_time() - began)
     return said

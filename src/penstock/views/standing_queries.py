@@ -28,7 +28,7 @@ from penstock.operators.resample.sample_cache import SampleCache
 from penstock.operators.select.current_rows import CurrentRows
 from penstock.operators.select.storage_choice import READY_MAX_ROWS, READY_SECONDS, StorageChoice, Strategy
 from penstock.settings import Settings
-from penstock.sql.plan import has_latch, own_windows_of
+from penstock.sql.plan import Plan, has_latch, own_windows_of, plan_from_json
 from penstock.streams.log.segments import Segment, list_readable
 from penstock.views.answer_store import AnswerStore
 from penstock.views.feed import CommitFeed, JoinMark, Mark, SharedEvents
@@ -231,6 +231,13 @@ class StandingQueries:
             if answer is None:
                 return "Spark keeps the last answer"
             return only_strategy(answer) or self.storage_choice.why(query_id, answer)
+
+    def plan_of(self, definition: QueryDefinition) -> Plan:
+        """The plan of a query as the answers have it, which takes no time; as it is stored where they do not know it."""
+        with self._lock:
+            answer = self.store.answers.get(definition.id)
+            known = self.store.spark_plans.get(definition.id) or (answer.whole if answer is not None else None)
+        return known or plan_from_json(definition.plan)
 
     def memory_of(self, query_id: int) -> int:
         """Bytes that a query's answer takes in memory, with its share of what several queries share."""
