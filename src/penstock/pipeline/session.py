@@ -98,7 +98,8 @@ def start_session(settings: Settings, scratch: Path, train: Path | None = None) 
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         # A batch for a worker has at most so many bytes, whatever texts a statement makes.
         "spark.sql.execution.arrow.maxBytesPerBatch": "16777216",
-        "spark.sql.streaming.pollingDelay": "20ms",
+        # The planner waits for readings itself (`Planner.await_latest`).
+        "spark.sql.streaming.pollingDelay": "1ms",
         "spark.sql.streaming.minBatchesToRetain": "20",
         "spark.sql.streaming.metricsEnabled": "false",
         "spark.sql.streaming.numRecentProgressUpdates": "20",
