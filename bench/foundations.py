@@ -14,6 +14,7 @@ from bench.server import MemoryWatch, Server
 SENSORS = 1_000
 QUERIES = (1, 100)
 RATES = "1000,10000,60000"
+SETTLE_S, IDLE_S = 12.0, 20.0  # until nothing is in the marker's window, then so long
 TABLE = (
     "CREATE TABLE readings (sensor_id INT PRIMARY KEY, site TEXT,"
     " r STREAM (value DOUBLE, quality INT, level DOUBLE, marker DOUBLE))"
@@ -23,9 +24,12 @@ MARKER_QUERY = "CREATE QUERY markers AS SELECT marker FROM readings WHERE marker
 
 def generate(**task: Any) -> dict[str, Any]:
     """Run the generator in a process of its own."""
-    done = subprocess.run(
-        [sys.executable, "-m", "bench.generator", json.dumps(task)], capture_output=True, text=True, check=False
-    )
+    return run_apart("bench.generator", json.dumps(task))
+
+
+def run_apart(module: str, *arguments: str) -> dict[str, Any]:
+    """Run a module of the bench in a process of its own; the JSON object that it prints."""
+    done = subprocess.run([sys.executable, "-m", module, *arguments], capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(done.stderr[-2000:])
     return dict(json.loads(done.stdout.splitlines()[-1]))
@@ -98,10 +102,15 @@ class Foundations:
             self.report.put("server_ready_s", again.ready_s)
 
     def measure_latency(self) -> None:
+        floor = run_apart("bench.task_floor")
+        self.report.put("python_task_floor_ms", floor["task_ms"])
+        self.report.put("python_job_floor_ms", floor["job_ms"])
         for queries in QUERIES:
             with Server() as server:
                 set_up(server, queries)
                 warm_up(server)
+                if queries == QUERIES[0]:
+                    self.report.put("idle_cpu_cores", idle_cores(server))
                 for rate in self.rates:
                     self.report.say(f"{rate} rows/s with {queries} standing queries, {self.seconds:.0f} s")
                     found, cpu, memory = self.hold(server, rate, seed=rate // 1000)
@@ -175,6 +184,14 @@ def keeps_up(found: dict[str, Any], rate: int) -> bool:
     """The rate was reached, every marker came back, and at most two cycles' rows were waiting at the end."""
     came_back = found["markers_seen"] == found["markers"]
     return came_back and found["rate"] >= 0.97 * rate and found["backlog_rows"] <= 2 * found["rows_per_cycle"]
+
+
+def idle_cores(server: Server) -> float:
+    """The processor time of a server without work, as a share of one processor."""
+    time.sleep(SETTLE_S)
+    cpu, began = server.cpu_seconds(), time.monotonic()
+    time.sleep(IDLE_S)
+    return (server.cpu_seconds() - cpu) / (time.monotonic() - began)
 
 
 def warm_up(server: Server) -> None:

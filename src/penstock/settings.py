@@ -64,7 +64,7 @@ class Settings:
     spark_memory: str = _setting("1g", "Heap of Spark's JVM, in Spark's spelling.")
     cycle_max_rows: int = _setting(600_000, "Most new rows that one cycle takes from the log.")
     cycle_interval_ms: int = _setting(
-        100, "Least time between the beginnings of two cycles; less costs more processor time."
+        20, "Least time between the beginnings of two cycles; less costs more processor time."
     )
     fill_max_rows: int = _setting(1_000_000, "Most old rows that one cycle reads for queries that fill their window.")
     cycle_stall_s: int = _setting(

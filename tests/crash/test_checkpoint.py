@@ -13,6 +13,7 @@ import pytest
 from penstock.cycle.commits import RESULT_SCHEMA, CommitRecord, CommitStore
 from penstock.cycle.folder import DataFolder, FolderLock
 from penstock.cycle.offset import Offset
+from penstock.cycle.wakeup import Wakeup
 from penstock.errors import PenstockError
 from penstock.pipeline.engine import Engine
 from penstock.pipeline.source import CycleReader
@@ -171,6 +172,23 @@ def test_each_start_of_the_streaming_query_has_an_empty_checkpoint_and_old_ones_
     assert [path.exists() for path in spark.checkpoints] == [False, False, True]
     FolderLock(folder).release()
     assert not spark.checkpoints[-1].exists()
+
+
+def test_each_start_of_the_streaming_query_has_a_planner_with_a_fifo_of_its_own(folder: DataFolder) -> None:
+    """A planner that was abandoned would take signals of the next one, and a reading would wait."""
+    engine, spark, _ = opened(folder)
+    found = []
+    for _ in range(3):
+        engine._start_query()
+        path = Path(spark.started[-1]["wakeup"])
+        wakeup = Wakeup(path)
+        engine.wake()
+        found.append((path.parent, path.exists(), wakeup.wait(0.001)))
+    assert found == [(folder.tmp, True, True)] * 3
+    paths = [Path(options["wakeup"]) for options in spark.started]
+    assert len(set(paths)) == 3 and [path.exists() for path in paths] == [False, False, True]
+    engine.stop()
+    assert not paths[-1].exists()
 
 
 def test_a_restarted_query_begins_where_the_last_commit_record_ended(folder: DataFolder) -> None:

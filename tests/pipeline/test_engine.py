@@ -283,3 +283,25 @@ def test_a_new_session_gets_its_functions_behind_the_first_query_and_after_a_res
         assert steps[5:] == ["functions", "query", "query"]
     finally:
         engine.stop()
+
+
+@pytest.mark.parametrize(("data_available", "looks_least"), [(False, 1), (True, 4)])
+def test_stopping_waits_for_a_cycle_but_not_for_the_planner_that_waits_for_readings(
+    make_engine: Callable[..., Engine], data_available: bool, looks_least: int
+) -> None:
+    looks = []
+
+    class Busy(Query):
+        @property  # type: ignore[override]
+        def status(self) -> dict[str, Any]:
+            looks.append(time.monotonic())
+            return {"isTriggerActive": len(looks) < 4 or not data_available, "isDataAvailable": data_available}
+
+        @status.setter
+        def status(self, value: dict[str, Any]) -> None:
+            pass
+
+    engine = make_engine(Busy)
+    engine._start_query()
+    engine.stop()
+    assert len(looks) == looks_least

@@ -57,6 +57,9 @@ class LocalEngine:
     def prepare(self) -> None:
         pass
 
+    def wake(self) -> None:
+        pass
+
     def start(self) -> None:
         self.cycle()
 

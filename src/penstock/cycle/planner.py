@@ -18,10 +18,13 @@ from penstock.cycle.cut import FirstNeeded, Limits, consistent_cut, plan_cycle
 from penstock.cycle.folder import DataFolder
 from penstock.cycle.offset import Offset
 from penstock.cycle.record_queue import wants_cycle
+from penstock.cycle.wakeup import Wakeup
 from penstock.pipeline.tasks import Exclusions
 from penstock.streams.log.segments import Segment, list_readable
 
 EDGE_INTERVAL_US = SECOND
+# The longest wait in one call: Spark holds a lock meanwhile, and a planner whose JVM was killed notices after it.
+WAIT_MAX_S = 0.2
 # Spark ends Python workers that idle for a minute, and their soft state with them.
 KEEP_WARM_US = 45 * SECOND
 
@@ -40,6 +43,20 @@ class Planner:
         # A restarted pipeline shows that it works by running a cycle, and warms its workers by it.
         self._fresh = True
         self._not_before = 0.0
+
+    def await_latest(self, start: Offset, wakeup: Wakeup) -> Offset:
+        """`latest`, after a wait where nothing is due: for the end of the pause between two cycles, a signal, or an edge."""
+        pause_s = self._not_before - time.monotonic()
+        time.sleep(min(WAIT_MAX_S, max(0.0, pause_s)))
+        if pause_s > WAIT_MAX_S:
+            return start
+        wakeup.clear()  # before the look: what the look misses ends the wait
+        found = self.latest(start)
+        if found == start:
+            idle_s = (self._due_us(start) - self._clock.now_us()) / SECOND
+            if wakeup.wait(min(WAIT_MAX_S, max(0.0, idle_s))):
+                found = self.latest(start)
+        return found
 
     def latest(self, start: Offset) -> Offset:
         """The end of the next cycle, or `start` itself where there is nothing to do yet."""
@@ -60,7 +77,7 @@ class Planner:
         now_us = self._now(start, segments)
         idle = cut == (start.data, start.journal) and not start.filling
         wanted = self._fresh or wants_cycle(self._folder)
-        if idle and not wanted and not self._is_due(start, now_us):
+        if idle and not wanted and now_us < self._due_us(start):
             return start
         if wanted:
             now_us = max(now_us, start.now_us + 1)  # an offset that equals its start is no cycle
@@ -84,16 +101,14 @@ class Planner:
         ]
         return max(self._clock.now_us(), start.now_us, *given)
 
-    def _is_due(self, start: Offset, now_us: int) -> bool:
-        if now_us - start.now_us >= KEEP_WARM_US:
-            return True
-        if now_us - start.now_us < EDGE_INTERVAL_US:
-            return False
+    def _due_us(self, start: Offset) -> int:
+        """When a cycle is due even if nothing comes."""
         try:
             edge = int((self._folder.tmp / "next_edge").read_text() or 0)
         except (OSError, ValueError):
-            return False
-        return 0 < edge <= now_us
+            edge = 0
+        warm = start.now_us + KEEP_WARM_US
+        return min(warm, max(edge, start.now_us + EDGE_INTERVAL_US)) if edge > 0 else warm
 
     def skipped(self, position: int) -> Exclusions:
         """What a cycle that ends at a journal position leaves out, because later entries have taken it out of the cycles.

@@ -115,6 +115,7 @@ class Database(Parts):
                 self.folder.inbox.mkdir(exist_ok=True)
             progress("opening the log")
             self.log = StreamLog(self.folder.root, self.settings, self.clock)
+            self.log.on_change = self.engine.wake
             self.catalog = Catalog(self.folder.root, self.log.still, self.clock)
             known_tables = self.catalog.state.next_table_id
             committed = read_newest_end(self.folder)

@@ -26,6 +26,7 @@ from penstock.cycle.commits import RESULT_SCHEMA, CommitRecord, CommitStore
 from penstock.cycle.culprits import cycle_limits
 from penstock.cycle.folder import DataFolder
 from penstock.cycle.offset import Offset, offset_from_json
+from penstock.cycle.wakeup import signal
 from penstock.errors import error
 from penstock.pipeline.jobs import CYCLE_POOL, cycle_workers, history_workers, in_pool, warm_workers
 from penstock.pipeline.session import STOP_S, SparkSessions, forget_session, remove_sockets
@@ -39,6 +40,9 @@ _log = logging.getLogger("penstock.pipeline")
 STOP_QUERY_S = 15.0
 SUPERVISOR_S = 60.0
 OnCommit = Callable[[CommitRecord], None]
+# Spark writes its offsets once a second and beside the cycles: no start reads them (see `new_checkpoint`). It refuses that for
+# sinks that might, unless told otherwise.
+_UNTRACKED = {"asyncProgressTrackingEnabled": "true", "_asyncProgressTrackingOverrideSinkSupportCheck": "true"}
 _RETRY_SECONDS = (0.2, 1.0, 2.0, 5.0, 10.0)
 
 
@@ -75,6 +79,8 @@ class Engine:
         self._shrink = 1
         self._failed: tuple[int, int] = (0, 0)  # the last committed cycle, and how often the one after it failed
         self._starts = 0  # of streaming queries: the number of the newest
+        self._wakeup = folder.tmp / "wakeup"  # where the planner of the newest one waits
+        self.commits.queue.on_put = self.wake
         self._committing = threading.Lock()
         self.spark: SparkSession | None = None
         self._equipped: SparkSession | None = None  # the session that has our functions
@@ -107,6 +113,10 @@ class Engine:
     def services(self) -> list[Service]:
         return [self._supervisor]
 
+    def wake(self) -> None:
+        """Have the planner look for a cycle at once: rows or definitions are on disk."""
+        signal(self._wakeup)
+
     def run_tasks(self, tasks: Sequence[Callable[[], Any]]) -> list[Any]:
         """Run tasks that read history in Spark's workers; their results in the same order."""
         if self.spark is None or not self.running:
@@ -132,6 +142,9 @@ class Engine:
         with self._committing:  # a commit that began for the query before counts; a later one is refused
             self._starts += 1
             start = self._start()
+        self._wakeup.unlink(missing_ok=True)
+        # A name of its own: the planner of a query that was abandoned must not take the signals of this one.
+        self._wakeup = self.folder.tmp / f"wakeup-{self._starts}"
         stream = (
             self.spark.readStream.format("penstock")
             .option("folder", str(self.folder.root))
@@ -139,6 +152,7 @@ class Engine:
             .option("parallelism", str(self.spark.sparkContext.defaultParallelism))
             .option("cycle_interval_ms", str(self.settings.cycle_interval_ms))
             .option("shrink", str(self._shrink))
+            .option("wakeup", str(self._wakeup))
             .options(**{name: str(limit) for name, limit in cycle_limits(self.settings).items()})
             .load()
         )
@@ -146,6 +160,7 @@ class Engine:
             self._query = (
                 stream.writeStream.foreachBatch(partial(self._commit_cycle, self._starts))
                 .option("checkpointLocation", str(new_checkpoint(self.folder)))
+                .options(**_UNTRACKED)
                 .queryName(f"penstock-{self._starts}")
                 .start()
             )
@@ -294,13 +309,15 @@ class Engine:
         try:
             if self._query is not None:
                 deadline = time.monotonic() + 5
-                while self._query.status.get("isTriggerActive") and time.monotonic() < deadline:
+                # A trigger without data is the planner, which waits for some.
+                while _runs_cycle(self._query) and time.monotonic() < deadline:
                     time.sleep(0.02)
                 self._end_query(with_spark=False)
         except Exception as gone:
             _log.debug("while stopping the query: %s", gone)
         self._sessions.stop(self.spark)
         remove_sockets(self._scratch)
+        self._wakeup.unlink(missing_ok=True)
         shutil.rmtree(self._scratch, ignore_errors=True)
 
 
@@ -308,6 +325,11 @@ def _in_background(work: Callable[[], None]) -> threading.Thread:
     thread = threading.Thread(target=work, name="penstock-starting", daemon=True)
     thread.start()
     return thread
+
+
+def _runs_cycle(query: StreamingQuery) -> bool:
+    status = query.status
+    return bool(status.get("isTriggerActive") and status.get("isDataAvailable"))
 
 
 def _stop_quietly(query: StreamingQuery) -> None:

@@ -95,10 +95,13 @@ def start_session(settings: Settings, scratch: Path, train: Path | None = None) 
         "spark.sql.variable.substitute": "false",
         "spark.sql.parser.escapedStringLiterals": "false",
         "spark.sql.adaptive.enabled": "true",
+        # A cycle's plan has nothing to adapt.
+        "spark.sql.adaptive.streaming.stateless.enabled": "false",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         # A batch for a worker has at most so many bytes, whatever texts a statement makes.
         "spark.sql.execution.arrow.maxBytesPerBatch": "16777216",
-        "spark.sql.streaming.pollingDelay": "20ms",
+        # The planner waits for readings itself (`Planner.await_latest`).
+        "spark.sql.streaming.pollingDelay": "1ms",
         "spark.sql.streaming.minBatchesToRetain": "20",
         "spark.sql.streaming.metricsEnabled": "false",
         "spark.sql.streaming.numRecentProgressUpdates": "20",

@@ -68,6 +68,7 @@ class CycleReader(DataSourceStreamReader):
             from penstock.cycle.cut import Limits
             from penstock.cycle.folder import DataFolder
             from penstock.cycle.planner import Planner
+            from penstock.cycle.wakeup import Wakeup
 
             limits = Limits(
                 int(self._options["cycle_max_rows"]),
@@ -77,6 +78,7 @@ class CycleReader(DataSourceStreamReader):
             )
             folder = DataFolder(Path(self._options["folder"]))
             self._planner_object = Planner(folder, limits, shrink=int(self._options["shrink"]))
+            self._wakeup = Wakeup(Path(self._options["wakeup"]))
         return self._planner_object
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
@@ -87,7 +89,7 @@ class CycleReader(DataSourceStreamReader):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         from penstock.cycle.offset import offset_from_json
 
-        return self._planner().latest(offset_from_json(start)).to_json()
+        return self._planner().await_latest(offset_from_json(start), self._wakeup).to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         from penstock.cycle.offset import offset_from_json

@@ -114,7 +114,7 @@ _PHASES = {
     "addBatch": "tasks and commit",
     "queryPlanning": "planning by Spark",
     "getBatch": "reading the offset",
-    "latestOffset": "planning the cycle",
+    "latestOffset": "waiting for readings, planning the cycle",
     "walCommit": "writing the offset",
     "commitOffsets": "confirming the offset",
 }

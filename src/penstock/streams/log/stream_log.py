@@ -10,7 +10,7 @@ import logging
 import shutil
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
@@ -88,6 +88,7 @@ class StreamLog:
         self._idle = False
         self._holder: int | None = None
         self._closing = False
+        self.on_change: Callable[[], None] = lambda: None  # called when rows or journal entries are on disk
         self._writer = Service("log", self._write_due, critical=True, back_off_max_s=BACK_OFF_MAX_S)
         self._writer.start()
 
@@ -162,6 +163,7 @@ class StreamLog:
                     self._holder = None
                     self._stills += 1
                     self._room.notify_all()
+            self.on_change()
 
     def reserve(self, heads: Mapping[int, int]) -> None:
         """Never give positions below these: a commit record or a journal entry has named them.
@@ -332,6 +334,7 @@ class StreamLog:
                         log.committed_at_s = time.monotonic()
                         log.last_ts = max(log.last_ts, target.max_ts)
                     self._room.notify_all()
+                self.on_change()
                 for append in run:
                     head += append.batch.num_rows
                     append.future.set_result(head)
