@@ -20,7 +20,7 @@ from penstock.expr.newest_times import newest_by_version, newest_passing
 from penstock.expr.predicate_index import PredicateIndex
 from penstock.operators.aggregate.approximate.coarse_cells import coarsened
 from penstock.operators.aggregate.partials.registry import KINDS, PARTIALS, approximate_name, make_approximate
-from penstock.operators.aggregate.partials.slices import slice_rows
+from penstock.operators.aggregate.partials.slices import number_groups, slice_rows
 from penstock.operators.aggregate.trees.tree import FANOUT, AggregateTree, Kind
 from penstock.operators.join.kernels.bounds import close
 from penstock.operators.join.kernels.keys import key_numbers
@@ -123,7 +123,8 @@ def aggregates() -> None:
 
 
 def slices() -> None:
-    """Every partial aggregate, of whole numbers and of doubles: rows into cells, cells into cells, values."""
+    """Groups, and every partial aggregate, of whole numbers and of doubles: rows into cells, cells into cells, values."""
+    number_groups([pa.array(range(100)), pa.array(list(map(str, range(100))))], 100)
     times = np.arange(_ROWS)
     sliced = slice_rows(times, times, np.zeros(_ROWS, np.int64), _ROWS)
     for type_ in (BIGINT, DOUBLE):

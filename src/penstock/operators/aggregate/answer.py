@@ -13,7 +13,7 @@ from penstock.errors import error
 from penstock.operators.aggregate.approximate.brackets import CellSum, unsliced
 from penstock.operators.aggregate.correlated import with_inner
 from penstock.operators.aggregate.edge_rows import EdgeLook, concat_rows
-from penstock.operators.aggregate.family import FamilyStore, numbered, numbered_cells
+from penstock.operators.aggregate.family import FamilyStore, numbered_cells
 from penstock.operators.aggregate.groups import Groups
 from penstock.operators.aggregate.history import (
     READ_ROWS,
@@ -151,7 +151,7 @@ class AggregateAt(TableAnswer):
 
             def known(sliced: SlicedFamily) -> Ints:
                 with self.locked():
-                    return numbered(groups, sliced.keys)
+                    return groups.number(sliced.keys)
 
             whole |= read_exactly(log_reader, self.plan, loose, whole, exact, known)
         with self.locked() as store:
@@ -187,7 +187,7 @@ class AggregateAt(TableAnswer):
         for piece in missing:
             found = read_rows(log_reader, request, piece)
             with self.locked():
-                own = [replace(part, groups=numbered(groups, part.keys)[part.groups], keys=[]) for part in found]
+                own = [replace(part, groups=groups.number(part.keys)[part.groups], keys=[]) for part in found]
             edges.put(piece, concat_rows(own))
         return edges.sums()
 
@@ -240,3 +240,4 @@ class AggregateAt(TableAnswer):
         for piece, sliced in slice_pieces(log_reader, request, pieces):
             with self.locked() as store:
                 self._family(store).put(measures, piece, sliced)
+                store.check_room(self.query_id)

@@ -216,10 +216,12 @@ class SliceStore(OperatorState):
             self.families[name].doubt(measure)
 
     def memory_of(self, query_id: int) -> int:
-        """Bytes of a query's measures, divided evenly among the queries that use them."""
+        """Bytes of a query's measures and groups, divided evenly among the queries that use them."""
         of_results = sum(family.nbytes for family in self._of_results.get(query_id, {}).values())
-        shares = (known.cells.nbytes // max(1, len(known.users)) for known in self._used(query_id).values())
-        return of_results + sum(shares)
+        used = self._used(query_id)
+        shares = [known.cells.nbytes // max(1, len(known.users)) for known in used.values()]
+        families = [self.families[name] for name in {name for name, _ in used}]
+        return of_results + sum(shares) + sum(family.groups.nbytes // len(family.users) for family in families)
 
     @property
     def nbytes(self) -> int:
@@ -227,11 +229,10 @@ class SliceStore(OperatorState):
 
     def snapshot(self) -> Iterator[ResultRow]:
         for name, family in self.families.items():
-            types = [key.type for key in family.family.keys]
             for measure, known in family.measures.items():
                 cells = known.cells.view()
                 used, inverse = np.unique(cells.groups, return_inverse=True)
-                keys = family.groups.columns(used, types)
+                keys = family.groups.columns(used)
                 one = replace(cells, groups=inverse)
                 partials = {measure_name(measure): known.cells.partial}
                 data = payload.to_bytes(name, partials, known.covered, keys, [one], family.about(measure))

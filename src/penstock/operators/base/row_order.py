@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.operators.aggregate.partials.slices import normal_key, number_groups
+from penstock.operators.aggregate.partials.slices import number_groups
+from penstock.operators.base.dictionaries import normal_key
 from penstock.sql.plan.output import Sorted
 
 

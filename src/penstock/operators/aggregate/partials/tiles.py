@@ -28,7 +28,7 @@ from penstock.operators.aggregate.partials.cell_sums import (
     combine,
     uncovered,
 )
-from penstock.operators.aggregate.partials.cells import Cells, concat_cells, no_cells
+from penstock.operators.aggregate.partials.cells import Cells, concat_cells, distinct_groups, no_cells
 
 TILE_SLOTS = (60, 10, 1)
 """How many slots a tile may span: fewer where a slot has many groups."""
@@ -300,8 +300,7 @@ class TileStore:
         return concat_cells([no_cells(self.partial), *(t.cells(self.partial) for t in self._tiles()), *self._recent])
 
     def used_groups(self) -> Ints:
-        groups = [block.groups for block in self._blocks()]
-        return np.unique(np.concatenate(groups)).astype(np.int64) if groups else np.empty(0, np.int64)
+        return distinct_groups(block.groups for block in self._blocks())
 
     def put(self, cells: Cells) -> None:
         """Fold in cells of other rows."""

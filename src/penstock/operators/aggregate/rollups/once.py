@@ -36,7 +36,7 @@ class OneShotAggregateAt(AggregateAt):
     def _look(
         self, log_reader: LogReader, measures: tuple[Measure, ...], look: CellRange
     ) -> tuple[dict[Measure, list[CellSum]], Groups]:
-        panes, groups = self.plan.panes, Groups()
+        panes, groups = self.plan.panes, Groups.by(self.plan.keys)
         width = slice_width(panes) if panes is None else panes.pane
         keep = InPeriods(((-FOREVER, FOREVER),), look.low, look.high)
         positions = log_reader.ranges(look.floor, look.head, look.low, look.high)
