@@ -22,6 +22,7 @@ from penstock.operators.aggregate.approximate.coarse_cells import coarsened
 from penstock.operators.aggregate.partials.registry import KINDS, PARTIALS, approximate_name, make_approximate
 from penstock.operators.aggregate.partials.slices import number_groups, slice_rows
 from penstock.operators.aggregate.trees.tree import FANOUT, AggregateTree, Kind
+from penstock.operators.base.row_difference import FEW_ROWS, row_difference
 from penstock.operators.join.kernels.bounds import close
 from penstock.operators.join.kernels.keys import key_numbers
 from penstock.operators.join.kernels.probe import ValueRanges, probe
@@ -124,7 +125,9 @@ def aggregates() -> None:
 
 def slices() -> None:
     """Groups, and every partial aggregate, of whole numbers and of doubles: rows into cells, cells into cells, values."""
-    number_groups([pa.array(range(100)), pa.array(list(map(str, range(100))))], 100)
+    many = pa.table({"n": range(FEW_ROWS), "s": list(map(str, range(FEW_ROWS)))})
+    row_difference(many, many)
+    number_groups([column.combine_chunks() for column in many.columns], FEW_ROWS)
     times = np.arange(_ROWS)
     sliced = slice_rows(times, times, np.zeros(_ROWS, np.int64), _ROWS)
     for type_ in (BIGINT, DOUBLE):
