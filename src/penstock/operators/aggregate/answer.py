@@ -119,7 +119,7 @@ class AggregateAt(TableAnswer):
         for measure, parts_of in looked.items():
             for each in parts_of:
                 rests.setdefault((each.rest, each.keeps_rows), []).append((measure, each))
-        parts = {measure: [each.lines for each in parts_of] for measure, parts_of in looked.items()}
+        parts = {measure: [each.lines() for each in parts_of] for measure, parts_of in looked.items()}
         read: list[tuple[list[tuple[Measure, CellSum]], SlicedFamily]] = []
         for (rest, keeps_rows), needed in rests.items():
             edges = self._edges(log_reader, rest, groups, look, [m for m, _ in needed]) if keeps_rows else None
@@ -144,7 +144,7 @@ class AggregateAt(TableAnswer):
             for sliced in rolled.parts if rolled is not None else ():
                 for measure, own in zip(measures, numbered_cells(groups, sliced), strict=True):
                     parts[measure].append(combine(own, measure.make(), panes))
-            whole = with_inner(self.plan, {m: merge_combined(p, m.make()) for m, p in parts.items()}, groups)
+        whole = with_inner(self.plan, {m: merge_combined(p, m.make()) for m, p in parts.items()}, groups)
         loose = loose_measures(self.plan, whole) if self.plan.is_approximate else []
         if loose:
             exact = replace(look, floor=max(self.reach, look.floor))
@@ -154,10 +154,10 @@ class AggregateAt(TableAnswer):
                     return groups.number(sliced.keys)
 
             whole |= read_exactly(log_reader, self.plan, loose, whole, exact, known)
-        with self.locked() as store:
-            if self.plan.is_approximate:
+        if self.plan.is_approximate:
+            with self.locked() as store:
                 note_doubt(store.slices.said.kept, self.query_id, self.plan, whole, bool(loose))
-            return answer_table(self.plan, whole, groups, min(high, at.now_us or 0))
+        return answer_table(self.plan, whole, groups, min(high, at.now_us or 0))
 
     def _sum_rows(
         self, log_reader: LogReader, request: SliceRequest, positions: Sequence[Range], groups: Groups

@@ -94,7 +94,8 @@ class FamilyStore:
         if isinstance(store.partial, Approximate):
             return look_approximately(view, store.partial, look, panes)
         chosen, rest = choose_cells(view, look)
-        return [CellSum(combine(view.take(chosen), store.partial, panes), rest, NONE)]
+        lines = combine(view.take(chosen), store.partial, panes)
+        return [CellSum(lambda: lines, rest, NONE)]
 
     def renumber(self) -> None:
         """Forget the keys of groups that have no cells, once they are most of them."""
