@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from penstock.errors import PenstockError
 from penstock.operators.aggregate import answer
+from penstock.operators.aggregate.answer import LARGE_ROWS, AggregateAt
 from penstock.operators.aggregate.family import FamilyStore
 from penstock.sql.parse import parse_select
 from penstock.sql.plan import AggregatePlan, SparkPlan, plan_from_json, plan_to_json
@@ -122,6 +124,31 @@ def test_given_up_while_its_log_is_sliced_a_query_fails_and_does_not_begin_again
     pipe.db.execute("ALTER QUERY n RESUME")
     pipe.engine.drain()
     assert rows(pipe, "n") == [{"n": 50}]
+
+
+def test_pages_of_a_large_answer_are_parts_of_it_and_it_is_found_once(pipes: Callable[..., Pipe]) -> None:
+    pipe = pipes()
+    pipe.probes()
+    asked = "SELECT value, COUNT(*) AS n FROM probes GROUP BY value BEGIN (NOW - 10 SECONDS) END (NOW)"
+    pipe.db.execute(f"CREATE QUERY many AS {asked}")
+    pipe.push(*(float(i % LARGE_ROWS) for i in range(LARGE_ROWS + 5)))
+    pipe.engine.drain()
+    whole = pipe.db.invoke("many")
+    calls: list[object] = []
+    with watched(AggregateAt._compute, tell=calls.append):
+        pages = [
+            pipe.db.invoke("many", whole.cycle, 3000, offset).table for offset in range(0, LARGE_ROWS + 3000, 3000)
+        ]
+        following = [pipe.db.subscribe("many").next(60.0) for _ in range(2)]
+    assert calls == []
+    assert [page.num_rows for page in pages] == [3000, 3000, 3000, 1000, 0]
+    assert pa.concat_tables(pages).equals(whole.table)
+    assert all(event is not None and event.table.equals(whole.table) for event in following)
+    assert pipe.db.invoke("many", offset=LARGE_ROWS - 1).table.equals(whole.table.slice(LARGE_ROWS - 1))
+    pipe.push(1.0)
+    pipe.engine.drain()
+    assert pipe.db.invoke("many", limit=1, offset=1).table.to_pylist() == [{"value": 1.0, "n": 3}]
+    assert pipe.db.invoke("many", whole.cycle, 1, 1).table.to_pylist() == [{"value": 1.0, "n": 2}]
 
 
 def test_long_texts_count_in_the_memory_of_a_query_and_of_slices(pipes: Callable[..., Pipe]) -> None:

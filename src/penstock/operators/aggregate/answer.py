@@ -48,6 +48,8 @@ from penstock.sql.plan import AggregatePlan
 from penstock.views.answer_store import AnswerStore
 
 Reader = Callable[[], LogReader]
+LARGE_ROWS = 10_000
+"""An answer of so many rows takes long enough to be kept."""
 
 
 @dataclass(slots=True, eq=False)
@@ -96,8 +98,21 @@ class AggregateAt(TableAnswer):
                 with self.locked() as store:
                     self._answer = store.slices.said.keep(key, answer)
         elif self._answer is None:
-            self._answer = self._computed()
+            self._answer = self._shared()
         return self._answer
+
+    def _shared(self) -> pa.Table:
+        """The answer. One of many rows is kept for its other pages and subscribers."""
+        key, plan = (self.query_id, self.cycle, self.reach, self.instant), self.plan
+        with self.locked() as store:
+            known = store.slices.large.get(key) if self.rollup is None else None
+        if known is not None and known[0] is plan:
+            return known[1]
+        answer = self._computed()
+        if answer.num_rows >= LARGE_ROWS and self.rollup is None:
+            with self.locked() as store:
+                store.slices.large.put(key, (plan, answer), answer.nbytes)
+        return answer
 
     def _computed(self) -> pa.Table:
         self.plan = with_values(self.plan, self.scalars)
@@ -239,5 +254,5 @@ class AggregateAt(TableAnswer):
         # As many rows as are read at a time; nothing where retention has taken them meanwhile.
         for piece, sliced in slice_pieces(log_reader, request, pieces):
             with self.locked() as store:
-                self._family(store).put(measures, piece, sliced)
                 store.check_room(self.query_id)
+                self._family(store).put(measures, piece, sliced)

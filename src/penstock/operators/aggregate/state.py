@@ -11,7 +11,9 @@ from dataclasses import replace
 from typing import ClassVar, Literal
 
 import numpy as np
+import pyarrow as pa
 
+from penstock.cache import Cache
 from penstock.cycle.commit_files import ResultRow
 from penstock.cycle.folder import DataFolder
 from penstock.expr.windows import FOREVER
@@ -25,9 +27,13 @@ from penstock.operators.aggregate.shape import Measure, family_name, family_of, 
 from penstock.operators.aggregate.within import AnswerCache
 from penstock.operators.base.ranges import from_position
 from penstock.operators.base.state import OperatorState
+from penstock.operators.select.window_cut import WindowAt
 from penstock.sql.plan import AggregatePlan, Plan, QueryAggregatePlan
 from penstock.views.query_state import QueryState
 
+LARGE_BYTES = 64 << 20
+AnswerKey = tuple[int, int, int, WindowAt]
+"""A query, a cycle, from where on the log counts, and what the window depends on."""
 # Which list of results, and whatever else cells of them depend on.
 Generation = tuple[int, ...]
 
@@ -46,6 +52,7 @@ class SliceStore(OperatorState):
         ] = {}  # by query and generation of its join's results
         self.said = AnswerCache()
         self.edges = EdgeCache()
+        self.large: Cache[AnswerKey, tuple[AggregatePlan, pa.Table]] = Cache(most_bytes=LARGE_BYTES)  # whole answers
         self._rows_before: dict[int, int] = {}  # how many rows a query's family had when the query was registered
 
     def define(self, query_id: int, plan: Plan, position: int) -> None:
@@ -182,8 +189,9 @@ class SliceStore(OperatorState):
     def give_up(self, most_bytes: int) -> set[int]:
         """Empty the largest families until the rest fits; the queries that lost their cells."""
         gone: set[int] = set()
-        if self.nbytes + self.edges.nbytes > most_bytes:
+        if self.nbytes + self.edges.nbytes + self.large.nbytes > most_bytes:
             self.edges.clear()
+            self.large.clear()
         while self.nbytes > most_bytes:
             largest = max(self._all_families(), key=lambda family: family.nbytes)
             gone |= largest.users
