@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 from penstock.errors import PenstockError
-from penstock.operators.aggregate import answer
+from penstock.operators.aggregate import answer, payload
+from penstock.operators.aggregate import state as slice_state
 from penstock.operators.aggregate.answer import LARGE_ROWS, AggregateAt
 from penstock.operators.aggregate.family import FamilyStore
 from penstock.sql.parse import parse_select
@@ -124,6 +125,28 @@ def test_given_up_while_its_log_is_sliced_a_query_fails_and_does_not_begin_again
     pipe.db.execute("ALTER QUERY n RESUME")
     pipe.engine.drain()
     assert rows(pipe, "n") == [{"n": 50}]
+
+
+def test_cells_that_are_too_many_for_a_snapshot_are_sliced_again_after_a_restart(
+    pipes: Callable[..., Pipe], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slice_state, "SNAPSHOT_CELLS", 10)
+    pipe = pipes()
+    pipe.probes()
+    window = "BEGIN (NOW - 10 SECONDS) END (NOW)"
+    pipe.db.execute(f"CREATE QUERY many AS SELECT value, COUNT(*) AS n FROM probes GROUP BY value {window}")
+    pipe.db.execute(f"CREATE QUERY few AS SELECT place, COUNT(*) AS n FROM probes GROUP BY place {window}")
+    pipe.db.execute("CREATE QUERY latched AS SELECT value, COUNT(*) AS n FROM probes GROUP BY value, LATCH")
+    pipe.push(*(float(i % 30) for i in range(50)))
+    pipe.engine.drain()
+    before = {name: rows(pipe, name) for name in ("many", "few", "latched")}
+    assert len(before["many"]) == len(before["latched"]) == 30
+    with pipe.db.standing.locked() as store:
+        kept = sorted(payload.from_bytes(row[4] or b"").table.num_rows for row in store.slices.snapshot())
+    assert kept == [1, 30]
+    pipe.db.standing.write_snapshot()
+    pipe.restart()
+    assert {name: rows(pipe, name) for name in before} == before
 
 
 def test_pages_of_a_large_answer_are_parts_of_it_and_it_is_found_once(pipes: Callable[..., Pipe]) -> None:

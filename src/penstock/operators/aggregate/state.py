@@ -32,6 +32,8 @@ from penstock.sql.plan import AggregatePlan, Plan, QueryAggregatePlan
 from penstock.views.query_state import QueryState
 
 LARGE_BYTES = 64 << 20
+SNAPSHOT_CELLS = 1 << 24
+"""A snapshot has at most so many cells: about 80 bytes each, and one file holds no more than two gigabytes of them."""
 AnswerKey = tuple[int, int, int, WindowAt]
 """A query, a cycle, from where on the log counts, and what the window depends on."""
 # Which list of results, and whatever else cells of them depend on.
@@ -236,15 +238,20 @@ class SliceStore(OperatorState):
         return sum(family.nbytes for family in self._all_families())
 
     def snapshot(self) -> Iterator[ResultRow]:
-        for name, family in self.families.items():
-            for measure, known in family.measures.items():
-                cells = known.cells.view()
-                used, inverse = np.unique(cells.groups, return_inverse=True)
-                keys = family.groups.columns(used)
-                one = replace(cells, groups=inverse)
-                partials = {measure_name(measure): known.cells.partial}
-                data = payload.to_bytes(name, partials, known.covered, keys, [one], family.about(measure))
-                yield family.family.table_id, "slices", 0, 0, data
+        """The cells of all measures but those that are too many: after a restart these are sliced from the log again."""
+        measures = [(n, f, m, known) for n, f in self.families.items() for m, known in f.measures.items()]
+        room = SNAPSHOT_CELLS
+        for name, family, measure, known in sorted(measures, key=lambda each: len(each[3].cells)):
+            room -= len(known.cells)
+            if room < 0 and not isinstance(family, LatchFamily):
+                continue
+            cells = known.cells.view()
+            used, inverse = np.unique(cells.groups, return_inverse=True)
+            keys = family.groups.columns(used)
+            one = replace(cells, groups=inverse)
+            partials = {measure_name(measure): known.cells.partial}
+            data = payload.to_bytes(name, partials, known.covered, keys, [one], family.about(measure))
+            yield family.family.table_id, "slices", 0, 0, data
 
 
 STATE = SliceStore
