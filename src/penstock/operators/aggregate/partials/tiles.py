@@ -89,6 +89,11 @@ class CellTile:
         groups, rows = self.groups[at].astype(np.int64), self.rows[at].astype(np.int64)
         return Cells(self.slots[slot], widths, groups, self.firsts[slot], self.lasts[slot], rows, state)
 
+    def summands(self, chosen: np.ndarray) -> Summands:
+        """Groups and states of the slots that a mask chooses, as they are kept."""
+        at = slice(None) if chosen.all() else np.repeat(chosen, np.diff(self.bounds))
+        return self.groups[at], {name: column[at] for name, column in self.state.items()}
+
     def summed(self, partial: Mergeable, start: int, width: int) -> Cells:
         """One cell per group, for the whole time of the tile."""
         if self._sum is None:
@@ -213,8 +218,7 @@ class LevelIndex:
             sums = self._summed(whole)
             yield sums.groups, sums.state
         for tile, slots in others:
-            at = slice(None) if slots.all() else np.repeat(slots, np.diff(tile.bounds))
-            yield tile.groups[at], {name: column[at] for name, column in tile.state.items()}
+            yield tile.summands(slots)
 
     def _split(self, chosen: np.ndarray, pane: int | None) -> tuple[np.ndarray, Iterator[tuple[CellTile, np.ndarray]]]:
         """Which tiles are chosen as a whole and have a sum, and the others with their chosen slots."""
