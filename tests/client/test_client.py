@@ -113,6 +113,7 @@ def test_a_query_handle_reads_and_drops(db: Connection, database: FakeDatabase) 
     query = db.query("gas_alarm")
     assert len(query.rows()) == 2
     assert len(query.rows(limit=1)) == 1
+    assert query.rows(limit=1, offset=1) == query.rows()[1:]
     assert query.to_arrow().num_rows == 2
     assert isinstance(query.to_pandas(), pd.DataFrame)
     assert query.describe()["state"] == "running"

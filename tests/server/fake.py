@@ -175,11 +175,11 @@ class FakeDatabase:
         """Tests of the line protocol have a real database behind them."""
         raise NotImplementedError
 
-    def invoke(self, name: str, as_of: int | str | None = None, limit: int | None = None) -> Result:
+    def invoke(self, name: str, as_of: int | str | None = None, limit: int | None = None, offset: int = 0) -> Result:
         self.query(name)
         self.asked_as_of.append(as_of)
         cycle = as_of if isinstance(as_of, int) else 7
-        return Result(self.result.table.slice(0, limit), cycle=cycle, now_us=self.result.now_us)
+        return Result(self.result.table.slice(offset, limit), cycle=cycle, now_us=self.result.now_us)
 
     def subscribe(self, name: str, from_cycle: int | None = None, changes: bool = False) -> FakeSubscription:
         self.query(name)

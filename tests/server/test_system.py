@@ -125,6 +125,9 @@ def test_a_change_cannot_smuggle_in_a_statement() -> None:
 def test_invoke_passes_its_cycle_and_limit_on(http: Http) -> None:
     answer = http.get("/v1/queries/gas_alarm/rows?as_of=5&limit=1").json()
     assert (answer["cycle"], len(answer["rows"])) == (5, 1)
+    whole = http.get("/v1/queries/gas_alarm/rows").json()["rows"]
+    assert http.get("/v1/queries/gas_alarm/rows?limit=1&offset=1").json()["rows"] == whole[1:2]
+    assert http.get("/v1/queries/gas_alarm/rows?offset=-1").json()["error"]["condition"] == "invalid_parameter"
 
 
 def test_invoke_as_of_a_time_passes_it_on_as_text(http: Http, database: FakeDatabase) -> None:

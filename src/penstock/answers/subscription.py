@@ -185,4 +185,4 @@ class Subscription:
 
 
 def with_operation(rows: pa.Table, operation: str) -> pa.Table:
-    return rows.add_column(0, "op", pa.array([operation] * rows.num_rows, pa.string()))
+    return rows.add_column(0, "op", pa.repeat(pa.scalar(operation), rows.num_rows))

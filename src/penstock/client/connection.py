@@ -125,11 +125,14 @@ class Connection:
         """A handle on the standing query of that name, or on a SELECT."""
         return Query(self, name_or_select, params)
 
-    def invoke(self, name: str, as_of: int | str | datetime | None = None, limit: int | None = None) -> Answer:
+    def invoke(
+        self, name: str, as_of: int | str | datetime | None = None, limit: int | None = None, offset: int | None = None
+    ) -> Answer:
         """The answer of a standing query: now, or as of a committed cycle, a time, or text such as NOW - 10 MINUTES."""
         if isinstance(as_of, datetime):
             as_of = (as_of if as_of.tzinfo is not None else as_of.replace(tzinfo=UTC)).isoformat()
-        params = {key: value for key, value in (("as_of", as_of), ("limit", limit)) if value is not None}
+        asked = (("as_of", as_of), ("limit", limit), ("offset", offset))
+        params = {key: value for key, value in asked if value is not None}
         path = f"/v1/queries/{quote(name)}/rows"
         return read_answer(self._transport.call("GET", path, headers={"Accept": ARROW}, params=params).content)
 
@@ -270,14 +273,18 @@ class Query:
             raise error("invalid_parameter", detail="a SELECT is not a standing query", hint=hint)
         return self._name
 
-    def answer(self, as_of: int | str | datetime | None = None, limit: int | None = None) -> Answer:
-        """The answer for the window as of now, of a committed cycle, or of a past time."""
-        if self._select is not None and as_of is None and limit is None:
+    def answer(
+        self, as_of: int | str | datetime | None = None, limit: int | None = None, offset: int | None = None
+    ) -> Answer:
+        """The answer for the window as of now, of a committed cycle, or of a past time; or a page of it."""
+        if self._select is not None and as_of is None and limit is None and offset is None:
             return self._connection.sql(self._select, *self._params)
-        return self._connection.invoke(self.name, as_of=as_of, limit=limit)
+        return self._connection.invoke(self.name, as_of, limit, offset)
 
-    def rows(self, as_of: int | str | datetime | None = None, limit: int | None = None) -> list[dict[str, Any]]:
-        return self.answer(as_of, limit).rows()
+    def rows(
+        self, as_of: int | str | datetime | None = None, limit: int | None = None, offset: int | None = None
+    ) -> list[dict[str, Any]]:
+        return self.answer(as_of, limit, offset).rows()
 
     def to_arrow(self) -> pa.Table:
         return self.answer().to_arrow()

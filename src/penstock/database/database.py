@@ -325,9 +325,11 @@ class Database(Parts):
 
     # -- answers
 
-    def invoke(self, name: str, as_of: int | str | AsOf | None = None, limit: int | None = None) -> Result:
+    def invoke(
+        self, name: str, as_of: int | str | AsOf | None = None, limit: int | None = None, offset: int = 0
+    ) -> Result:
         """The answer of a standing query for its window as of the last cycle, an older one, or a past time."""
-        return invoke(self, name, as_of, limit)
+        return invoke(self, name, as_of, limit, offset)
 
     def subscribe(self, name: str, from_cycle: int | None = None, changes: bool = False) -> Subscription:
         """Push of a query's results, from the current answer on or from a kept cycle on."""

@@ -20,8 +20,9 @@ from penstock.expr.newest_times import newest_by_version, newest_passing
 from penstock.expr.predicate_index import PredicateIndex
 from penstock.operators.aggregate.approximate.coarse_cells import coarsened
 from penstock.operators.aggregate.partials.registry import KINDS, PARTIALS, approximate_name, make_approximate
-from penstock.operators.aggregate.partials.slices import slice_rows
+from penstock.operators.aggregate.partials.slices import number_groups, slice_rows
 from penstock.operators.aggregate.trees.tree import FANOUT, AggregateTree, Kind
+from penstock.operators.base.row_difference import FEW_ROWS, row_difference
 from penstock.operators.join.kernels.bounds import close
 from penstock.operators.join.kernels.keys import key_numbers
 from penstock.operators.join.kernels.probe import ValueRanges, probe
@@ -123,7 +124,10 @@ def aggregates() -> None:
 
 
 def slices() -> None:
-    """Every partial aggregate, of whole numbers and of doubles: rows into cells, cells into cells, values."""
+    """Groups, and every partial aggregate, of whole numbers and of doubles: rows into cells, cells into cells, values."""
+    many = pa.table({"n": range(FEW_ROWS), "s": list(map(str, range(FEW_ROWS)))})
+    row_difference(many, many)
+    number_groups([column.combine_chunks() for column in many.columns], FEW_ROWS)
     times = np.arange(_ROWS)
     sliced = slice_rows(times, times, np.zeros(_ROWS, np.int64), _ROWS)
     for type_ in (BIGINT, DOUBLE):

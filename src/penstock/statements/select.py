@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -27,12 +29,15 @@ from penstock.statements.session import Session
 from penstock.views.results import Result
 
 
-def invoke(session: Session, name: str, as_of: int | str | AsOf | None, limit: int | None) -> Result:
-    """The answer of a standing query for its window as of the last cycle, an older one, or a past time."""
+def invoke(
+    session: Session, name: str, as_of: int | str | AsOf | None, limit: int | None = None, offset: int = 0
+) -> Result:
+    """The answer of a standing query for its window as of the last cycle, an older one, or a past time; or a page of it."""
     statements = session.statements
     try:
         with statements.enter(f"SELECT * FROM {name}", current_caller() or LOCAL), statements.turn("light"):
-            return _invoke(session, name, as_of, limit)
+            whole = _invoke(session, name, as_of, None if limit is None else min(offset + limit, sys.maxsize))
+            return replace(whole, table=whole.table.slice(min(offset, whole.table.num_rows))) if offset else whole
     except PenstockError as failure:
         session.damage.note_failure(failure)
         raise
@@ -77,7 +82,7 @@ def select(session: Session, statement: st.Select, keep: Callable[[int, SparkPla
     if name is not None:
         # The client expects its acknowledged writes in the answer; GET /v1/queries/NAME/rows does not wait.
         session.wait_for_own_writes()
-        return invoke(session, name, statement.as_of, None)
+        return invoke(session, name, statement.as_of)
     sliced = asked_of_slices(statement, state)
     if sliced is not None:
         return answered_from_log(session, sliced)

@@ -5,14 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from penstock.errors import PenstockError
+from penstock.operators.aggregate import answer, payload
+from penstock.operators.aggregate import state as slice_state
+from penstock.operators.aggregate.answer import LARGE_ROWS, AggregateAt
+from penstock.operators.aggregate.family import FamilyStore
 from penstock.sql.parse import parse_select
 from penstock.sql.plan import AggregatePlan, SparkPlan, plan_from_json, plan_to_json
 from penstock.sql.planning.planner import plan_query
 from tests.support.new_query import new_query
 from tests.support.pipe import Pipe
+from tests.support.watched import watched
 
 
 def rows(pipe: Pipe, name: str) -> list[dict[str, Any]]:
@@ -71,12 +77,101 @@ def test_an_aggregation_whose_groups_take_too_much_fails_by_name_and_others_go_o
     window = "BEGIN (NOW - 10 SECONDS) END (NOW)"
     pipe.db.execute(f"CREATE QUERY many AS SELECT value, COUNT(*) AS n FROM probes GROUP BY value {window}")
     pipe.db.execute(f"CREATE QUERY all_of_them AS SELECT COUNT(*) AS n FROM probes {window}")
-    pipe.push(*(float(i) for i in range(5000)))
+    pipe.engine.drain()
+    following = pipe.db.subscribe("all_of_them")
+    assert following.next(60.0) is not None
+    pipe.push(*(float(i) for i in range(60_000)))
     pipe.engine.drain()
     with pytest.raises(PenstockError) as refused:
         pipe.db.standing.invoke("many")
     assert refused.value.condition == "over_budget" and "slices_memory_mb" in str(refused.value.hint)
-    assert rows(pipe, "all_of_them") == [{"n": 5000}]
+    assert rows(pipe, "all_of_them") == [{"n": 60_000}]
+    for count in (60_001, 60_002):
+        pipe.push(0.5)
+        pipe.engine.drain()
+        event = following.next(60.0)
+        assert event is not None
+        assert rows(pipe, "all_of_them") == [{"n": count}]
+        states = {query["name"]: query["state"] for query in pipe.db.queries()}
+        assert states == {"many": "FAILED", "all_of_them": "RUNNING"}
+    pipe.db.execute("DROP QUERY many")
+    pipe.engine.drain()
+    assert pipe.db.standing.store.slices.nbytes < 100_000
+
+
+def test_given_up_while_its_log_is_sliced_a_query_fails_and_does_not_begin_again(
+    pipe: Pipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipe.probes()
+    pipe.db.execute("CREATE QUERY n AS SELECT COUNT(*) AS n FROM probes BEGIN (NOW - 10 SECONDS) END (NOW)")
+    pipe.push(*(float(i) for i in range(50)))
+    pipe.engine.drain()
+    calls: list[int] = []
+
+    def full(_: object) -> None:
+        calls.append(1)
+        if len(calls) == 2:
+            with pipe.db.standing.locked() as store:
+                store.limit_slices(0, 1000)
+
+    monkeypatch.setattr(answer, "READ_ROWS", 10)
+    with pipe.db.standing.locked() as store:
+        (family,) = store.slices.families.values()
+        family.empty()
+    with watched(FamilyStore.put, tell=full), pytest.raises(PenstockError) as refused:
+        rows(pipe, "n")
+    assert refused.value.condition == "over_budget" and len(calls) == 2
+    pipe.db.execute("ALTER QUERY n PAUSE")
+    pipe.db.execute("ALTER QUERY n RESUME")
+    pipe.engine.drain()
+    assert rows(pipe, "n") == [{"n": 50}]
+
+
+def test_cells_that_are_too_many_for_a_snapshot_are_sliced_again_after_a_restart(
+    pipes: Callable[..., Pipe], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slice_state, "SNAPSHOT_CELLS", 10)
+    pipe = pipes()
+    pipe.probes()
+    window = "BEGIN (NOW - 10 SECONDS) END (NOW)"
+    pipe.db.execute(f"CREATE QUERY many AS SELECT value, COUNT(*) AS n FROM probes GROUP BY value {window}")
+    pipe.db.execute(f"CREATE QUERY few AS SELECT place, COUNT(*) AS n FROM probes GROUP BY place {window}")
+    pipe.db.execute("CREATE QUERY latched AS SELECT value, COUNT(*) AS n FROM probes GROUP BY value, LATCH")
+    pipe.push(*(float(i % 30) for i in range(50)))
+    pipe.engine.drain()
+    before = {name: rows(pipe, name) for name in ("many", "few", "latched")}
+    assert len(before["many"]) == len(before["latched"]) == 30
+    with pipe.db.standing.locked() as store:
+        kept = sorted(payload.from_bytes(row[4] or b"").table.num_rows for row in store.slices.snapshot())
+    assert kept == [1, 30]
+    pipe.db.standing.write_snapshot()
+    pipe.restart()
+    assert {name: rows(pipe, name) for name in before} == before
+
+
+def test_pages_of_a_large_answer_are_parts_of_it_and_it_is_found_once(pipes: Callable[..., Pipe]) -> None:
+    pipe = pipes()
+    pipe.probes()
+    asked = "SELECT value, COUNT(*) AS n FROM probes GROUP BY value BEGIN (NOW - 10 SECONDS) END (NOW)"
+    pipe.db.execute(f"CREATE QUERY many AS {asked}")
+    pipe.push(*(float(i % LARGE_ROWS) for i in range(LARGE_ROWS + 5)))
+    pipe.engine.drain()
+    whole = pipe.db.invoke("many")
+    calls: list[object] = []
+    with watched(AggregateAt._compute, tell=calls.append):
+        pages = [
+            pipe.db.invoke("many", whole.cycle, 3000, offset).table for offset in range(0, LARGE_ROWS + 3000, 3000)
+        ]
+        following = [pipe.db.subscribe("many").next(60.0) for _ in range(2)]
+    assert calls == []
+    assert [page.num_rows for page in pages] == [3000, 3000, 3000, 1000, 0]
+    assert pa.concat_tables(pages).equals(whole.table)
+    assert all(event is not None and event.table.equals(whole.table) for event in following)
+    assert pipe.db.invoke("many", offset=LARGE_ROWS - 1).table.equals(whole.table.slice(LARGE_ROWS - 1))
+    pipe.push(1.0)
+    pipe.engine.drain()
+    assert pipe.db.invoke("many", limit=1, offset=1).table.to_pylist() == [{"value": 1.0, "n": 3}]
+    assert pipe.db.invoke("many", whole.cycle, 1, 1).table.to_pylist() == [{"value": 1.0, "n": 2}]
 
 
 def test_long_texts_count_in_the_memory_of_a_query_and_of_slices(pipes: Callable[..., Pipe]) -> None:

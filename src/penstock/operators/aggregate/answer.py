@@ -13,7 +13,7 @@ from penstock.errors import error
 from penstock.operators.aggregate.approximate.brackets import CellSum, unsliced
 from penstock.operators.aggregate.correlated import with_inner
 from penstock.operators.aggregate.edge_rows import EdgeLook, concat_rows
-from penstock.operators.aggregate.family import FamilyStore, numbered, numbered_cells
+from penstock.operators.aggregate.family import FamilyStore, numbered_cells
 from penstock.operators.aggregate.groups import Groups
 from penstock.operators.aggregate.history import (
     READ_ROWS,
@@ -48,6 +48,8 @@ from penstock.sql.plan import AggregatePlan
 from penstock.views.answer_store import AnswerStore
 
 Reader = Callable[[], LogReader]
+LARGE_ROWS = 10_000
+"""An answer of so many rows takes long enough to be kept."""
 
 
 @dataclass(slots=True, eq=False)
@@ -96,8 +98,21 @@ class AggregateAt(TableAnswer):
                 with self.locked() as store:
                     self._answer = store.slices.said.keep(key, answer)
         elif self._answer is None:
-            self._answer = self._computed()
+            self._answer = self._shared()
         return self._answer
+
+    def _shared(self) -> pa.Table:
+        """The answer. One of many rows is kept for its other pages and subscribers."""
+        key, plan = (self.query_id, self.cycle, self.reach, self.instant), self.plan
+        with self.locked() as store:
+            known = store.slices.large.get(key) if self.rollup is None else None
+        if known is not None and known[0] is plan:
+            return known[1]
+        answer = self._computed()
+        if answer.num_rows >= LARGE_ROWS and self.rollup is None:
+            with self.locked() as store:
+                store.slices.large.put(key, (plan, answer), answer.nbytes)
+        return answer
 
     def _computed(self) -> pa.Table:
         self.plan = with_values(self.plan, self.scalars)
@@ -119,7 +134,7 @@ class AggregateAt(TableAnswer):
         for measure, parts_of in looked.items():
             for each in parts_of:
                 rests.setdefault((each.rest, each.keeps_rows), []).append((measure, each))
-        parts = {measure: [each.lines for each in parts_of] for measure, parts_of in looked.items()}
+        parts = {measure: [each.lines() for each in parts_of] for measure, parts_of in looked.items()}
         read: list[tuple[list[tuple[Measure, CellSum]], SlicedFamily]] = []
         for (rest, keeps_rows), needed in rests.items():
             edges = self._edges(log_reader, rest, groups, look, [m for m, _ in needed]) if keeps_rows else None
@@ -144,20 +159,20 @@ class AggregateAt(TableAnswer):
             for sliced in rolled.parts if rolled is not None else ():
                 for measure, own in zip(measures, numbered_cells(groups, sliced), strict=True):
                     parts[measure].append(combine(own, measure.make(), panes))
-            whole = with_inner(self.plan, {m: merge_combined(p, m.make()) for m, p in parts.items()}, groups)
+        whole = with_inner(self.plan, {m: merge_combined(p, m.make()) for m, p in parts.items()}, groups)
         loose = loose_measures(self.plan, whole) if self.plan.is_approximate else []
         if loose:
             exact = replace(look, floor=max(self.reach, look.floor))
 
             def known(sliced: SlicedFamily) -> Ints:
                 with self.locked():
-                    return numbered(groups, sliced.keys)
+                    return groups.number(sliced.keys)
 
             whole |= read_exactly(log_reader, self.plan, loose, whole, exact, known)
-        with self.locked() as store:
-            if self.plan.is_approximate:
+        if self.plan.is_approximate:
+            with self.locked() as store:
                 note_doubt(store.slices.said.kept, self.query_id, self.plan, whole, bool(loose))
-            return answer_table(self.plan, whole, groups, min(high, at.now_us or 0))
+        return answer_table(self.plan, whole, groups, min(high, at.now_us or 0))
 
     def _sum_rows(
         self, log_reader: LogReader, request: SliceRequest, positions: Sequence[Range], groups: Groups
@@ -187,7 +202,7 @@ class AggregateAt(TableAnswer):
         for piece in missing:
             found = read_rows(log_reader, request, piece)
             with self.locked():
-                own = [replace(part, groups=numbered(groups, part.keys)[part.groups], keys=[]) for part in found]
+                own = [replace(part, groups=groups.number(part.keys)[part.groups], keys=[]) for part in found]
             edges.put(piece, concat_rows(own))
         return edges.sums()
 
@@ -239,4 +254,5 @@ class AggregateAt(TableAnswer):
         # As many rows as are read at a time; nothing where retention has taken them meanwhile.
         for piece, sliced in slice_pieces(log_reader, request, pieces):
             with self.locked() as store:
+                store.check_room(self.query_id)
                 self._family(store).put(measures, piece, sliced)

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from penstock.expr.expression import Call, Column, Expr, Literal
-from penstock.operators.aggregate.groups import Groups, Key
+from penstock.operators.aggregate.groups import Groups
 from penstock.operators.aggregate.partials.base import Ints, State
 from penstock.operators.aggregate.partials.cell_sums import CombinedCells, merge_combined
 from penstock.operators.aggregate.partials.correlated import INNER, PREFIX, Correlated, edges_of
+from penstock.operators.aggregate.partials.slices import number_groups
 from penstock.operators.aggregate.shape import Measure, measure_of
 from penstock.sql.plan import AggregateCall, AggregatePlan, aggregate_name
 from penstock.types import BIGINT, BOOLEAN
@@ -23,7 +24,7 @@ Whole = Mapping[Measure, CombinedCells]
 def with_inner(
     plan: AggregatePlan, whole: dict[Measure, CombinedCells], groups: Groups
 ) -> dict[Measure, CombinedCells]:
-    """Every line with the inner aggregate that its rows are compared with. Called under the store's lock."""
+    """Every line with the inner aggregate that its rows are compared with."""
     if plan.picking is None:
         return whole
     places, width = plan.picking.inner, 1 if plan.panes is None else plan.panes.width
@@ -32,8 +33,8 @@ def with_inner(
 
 def _numbers(groups: Groups, lines: Ints, places: tuple[int, ...]) -> Ints:
     """Lines with the same values of some keys have the same number."""
-    known: dict[Key, int] = {}
-    return np.array([known.setdefault(tuple(key[p] for p in places), len(known)) for key in groups.keys(lines)], int)
+    keys = groups.columns(lines)
+    return number_groups([keys[place] for place in places], len(lines))[0]
 
 
 def _shared(measure: Measure, combined: CombinedCells, numbers: Ints, width: int) -> CombinedCells:
@@ -57,7 +58,7 @@ def by_answers(plan: AggregatePlan, whole: Whole, groups: Groups) -> tuple[Aggre
         plan = replace(plan, having=having)
     if picking.outer == len(plan.keys):
         return plan, whole, groups
-    answers = Groups()
+    answers = Groups.by(plan.keys[: picking.outer])
     picked = {m: _regrouped(plan, m, combined, groups, answers) for m, combined in whole.items()}
     calls = tuple(_of_picked(call) for call in plan.aggregates)
     return replace(plan, keys=plan.keys[: picking.outer], aggregates=calls), picked, answers
@@ -74,8 +75,8 @@ def _regrouped(
     rows: Any = np.empty(len(combined.groups), object)
     for line in range(len(rows)):
         rows[line] = partial.picked(combined.state, line, inner, edges_of(edges)).tobytes() or None
-    keys = [key[: plan.picking.outer] for key in groups.keys(combined.groups)]
-    lines = replace(combined, groups=answers.number(keys), state={**combined.state, "pairs": rows})
+    own = answers.number(groups.columns(combined.groups)[: plan.picking.outer], len(combined.groups))
+    lines = replace(combined, groups=own, state={**combined.state, "pairs": rows})
     return merge_combined([lines], partial)
 
 

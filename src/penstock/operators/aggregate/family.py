@@ -5,9 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-
 from penstock.operators.aggregate import payload
 from penstock.operators.aggregate.approximate.base import Approximate
 from penstock.operators.aggregate.approximate.brackets import NONE, CellSum, look_approximately
@@ -15,7 +12,7 @@ from penstock.operators.aggregate.approximate.coarse_cells import cell_store
 from penstock.operators.aggregate.groups import Groups
 from penstock.operators.aggregate.partials.base import Ints
 from penstock.operators.aggregate.partials.cell_sums import CellRange, Panes, choose_cells, combine
-from penstock.operators.aggregate.partials.cells import Cells, CellStore
+from penstock.operators.aggregate.partials.cells import Cells, CellStore, distinct_groups
 from penstock.operators.aggregate.partials.tiles import ALWAYS, TileStore
 from penstock.operators.aggregate.shape import Family, Measure, measure_name
 from penstock.operators.aggregate.slicer import SlicedFamily
@@ -36,7 +33,7 @@ class FamilyStore:
 
     def __init__(self, family: Family) -> None:
         self.family = family
-        self.groups = Groups()
+        self.groups = Groups.by(family.keys)
         self.measures: dict[Measure, MeasureStore] = {}
         self.rows = 0
 
@@ -73,8 +70,7 @@ class FamilyStore:
             known.covered = joined([*known.covered, gap])
 
     def fold(self, told: payload.CellBatch) -> None:
-        groups, keys = told.groups()
-        numbers = numbered(self.groups, keys)[groups]
+        numbers = self.groups.number(told.keys(), told.table.num_rows)
         for measure, known in self.measures.items():
             name = measure_name(measure)
             if name not in told.measures:
@@ -98,11 +94,12 @@ class FamilyStore:
         if isinstance(store.partial, Approximate):
             return look_approximately(view, store.partial, look, panes)
         chosen, rest = choose_cells(view, look)
-        return [CellSum(combine(view.take(chosen), store.partial, panes), rest, NONE)]
+        lines = combine(view.take(chosen), store.partial, panes)
+        return [CellSum(lambda: lines, rest, NONE)]
 
     def renumber(self) -> None:
         """Forget the keys of groups that have no cells, once they are most of them."""
-        used = np.unique(np.concatenate([known.cells.used_groups() for known in self.measures.values()]))
+        used = distinct_groups(known.cells.used_groups() for known in self.measures.values())
         left = self.groups.without_unused(used)
         if left is not None:
             self.groups, numbers = left
@@ -111,7 +108,7 @@ class FamilyStore:
 
     def empty(self) -> None:
         """Forget everything; the next answer slices the log again."""
-        self.groups = Groups()
+        self.groups = Groups.by(self.family.keys)
         for measure in self.measures:
             self.give_up(measure)
 
@@ -145,10 +142,5 @@ class FamilyStore:
 
 def numbered_cells(groups: Groups, sliced: SlicedFamily) -> list[Cells]:
     """The cells of each measure that were sliced, with a family's numbers of their groups."""
-    numbers = numbered(groups, sliced.keys)
+    numbers = groups.number(sliced.keys)
     return [replace(cells, groups=numbers[cells.groups]) for cells in sliced.cells]
-
-
-def numbered(groups: Groups, keys: list[pa.Array]) -> Ints:
-    """A family's numbers of groups by their keys; one group without keys."""
-    return groups.number(list(zip(*(key.to_pylist() for key in keys), strict=True)) if keys else [()])

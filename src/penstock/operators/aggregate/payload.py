@@ -11,9 +11,8 @@ import orjson
 import pyarrow as pa
 
 from penstock.cycle.commit_files import from_payload, to_payload
-from penstock.operators.aggregate.partials.base import Ints, Mergeable, State
+from penstock.operators.aggregate.partials.base import Mergeable, State
 from penstock.operators.aggregate.partials.cells import Cells
-from penstock.operators.aggregate.partials.slices import number_groups
 
 Ranges = Sequence[tuple[int, int]]
 _PARTS = ("starts", "widths", "firsts", "lasts", "rows")
@@ -29,10 +28,9 @@ class CellBatch:
     table: pa.Table
     about: dict[str, Any]  # what else a snapshot holds of the family
 
-    def groups(self) -> tuple[Ints, list[pa.Array]]:
-        """The group of each cell, counted from 0, and the keys of the groups."""
-        keys = [self.table.column(n).combine_chunks() for n in self.table.column_names if n.startswith("key.")]
-        return number_groups(keys, self.table.num_rows)
+    def keys(self) -> list[pa.Array]:
+        """The keys of each cell's group."""
+        return [self.table.column(n).combine_chunks() for n in self.table.column_names if n.startswith("key.")]
 
     def cells(self, measure: str, partial: Mergeable, groups: np.ndarray) -> Cells:
         """The cells of one measure, with the reader's own numbers of the groups."""

@@ -20,18 +20,17 @@ def answer_by_window(plan: AggregatePlan, over: Callable[[int | None, AggregateP
     The answer has the groups with rows in the question's window (None). An aggregate without rows has its value for no rows.
     """
     first = list(range(len(plan.aggregates)))[:1]
-    groups, count = Groups(), 0
+    groups, count = Groups.by(plan.keys), 0
     columns: dict[str, pa.Array] = {}
     # The question's own window first: it determines the groups.
     for us in (None, *sorted({us for us in plan.own_windows if us is not None})):
         places = [i for i, own in enumerate(plan.own_windows) if own == us]
         table = over(us, _part(plan, places or first))
         names = [key_name(i) for i in range(len(plan.keys))]
-        keys = list(zip(*(table.column(n).to_pylist() for n in names), strict=True)) if names else [()]
-        numbers = groups.number(keys)
+        keys = {n: table.column(n).combine_chunks() for n in names}
+        numbers = groups.number(list(keys.values()))
         if us is None:
-            count = len(keys)
-            columns = {n: table.column(n).combine_chunks() for n in names}
+            count, columns = len(numbers), keys
         for place in places:
             columns[aggregate_name(place)] = _spread(plan, table, place, numbers, count)
     return projected(plan, columns, count)

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from penstock.expr.evaluate import evaluate, evaluate_mask
 from penstock.expr.expression import Column, Expr, Literal, substituted, walk
 from penstock.operators.aggregate.correlated import by_answers
 from penstock.operators.aggregate.groups import Groups
+from penstock.operators.aggregate.partials.base import Ints, State
 from penstock.operators.aggregate.partials.cell_sums import CombinedCells
 from penstock.operators.aggregate.shape import Measure, measure_of
 from penstock.operators.base.table_answer import TableAnswer
@@ -31,21 +31,24 @@ def answer_table(
     """
     plan, whole, groups = by_answers(plan, whole, groups)
     one = next(iter(whole.values()))
-    count, columns = len(one.groups), {}
+    # Whatever was seen first, an answer looks the same.
+    order = groups.in_order(one.windows, one.groups)
+    windows, states = one.windows[order], {m: _taken(lines.state, order) for m, lines in whole.items()}
+    count, columns = len(order), {}
     if not plan.keys and plan.panes is None:
         count = 1  # an aggregate without groups answers also where there are no rows
-    for place, key in enumerate(groups.columns(one.groups, [k.type for k in plan.keys])):
+    for place, key in enumerate(groups.columns(one.groups[order])):
         columns[key_name(place)] = key
     if plan.panes is not None:
-        columns[WINDOW_START] = _times(one.windows)
-        columns[WINDOW_END] = _times(one.windows + plan.panes.width)
+        columns[WINDOW_START] = _times(windows)
+        columns[WINDOW_END] = _times(windows + plan.panes.width)
     for place, aggregate in enumerate(plan.aggregates):
         measure = measure_of(aggregate)
-        partial, state = measure.make(), whole[measure].state
-        state = state if len(one.groups) else partial.empty(count)
+        partial, state = measure.make(), states[measure]
+        state = state if len(order) else partial.empty(count)
         parameter: Any = aggregate.parameter
         if aggregate.function == "twa":
-            ends = one.windows + plan.panes.width if plan.panes is not None else until_us
+            ends = windows + plan.panes.width if plan.panes is not None else until_us
             parameter = np.minimum(ends, until_us)
         finished = partial.finish(aggregate.function, state, aggregate.type, parameter)
         columns[aggregate_name(place)] = finished
@@ -54,7 +57,6 @@ def answer_table(
 
 def projected(plan: AggregatePlan, columns: dict[str, pa.Array], count: int) -> pa.Table:
     """The answer of keys, edges of panes and finished aggregates, and behind it what only its order needs."""
-    columns = _in_order(plan, columns)
     if plan.having is not None:
         kept = pa.array(np.flatnonzero(evaluate_mask(plan.having, columns, count)))
         columns, count = {name: column.take(kept) for name, column in columns.items()}, len(kept)
@@ -63,14 +65,8 @@ def projected(plan: AggregatePlan, columns: dict[str, pa.Array], count: int) -> 
     return pa.Table.from_arrays(arrays, schema=schema_of(outputs))
 
 
-def _in_order(plan: AggregatePlan, columns: dict[str, pa.Array]) -> dict[str, pa.Array]:
-    """Rows by window and key, so that an answer looks the same whatever was seen first; NULL comes last."""
-    names = [WINDOW_START] if plan.panes is not None else []
-    names += [key_name(place) for place, key in enumerate(plan.keys) if key.type.kind not in ("ARRAY", "STRUCT")]
-    if not plan.keys:
-        return columns  # the windows are in order
-    order = pc.sort_indices(pa.table([columns[n] for n in names], names), [(n, "ascending") for n in names])
-    return {name: column.take(order) for name, column in columns.items()}
+def _taken(state: State, places: Ints) -> State:
+    return {name: column[places] for name, column in state.items()}
 
 
 def _times(micros: np.ndarray) -> pa.Array:

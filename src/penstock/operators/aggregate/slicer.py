@@ -96,5 +96,11 @@ def _groups(
         return np.zeros(len(vids), np.int64), []
     if not family.is_static:
         return number_groups([evaluate(key, columns, len(vids)) for key in family.keys], len(vids))
-    groups, keys = number_groups([evaluate(k, versions, versions.num_rows) for k in family.keys], versions.num_rows)
-    return groups[vids], keys
+    count, static = versions.num_rows, versions
+    places: npt.NDArray[Any] = vids
+    if count > len(vids):  # of many sensors only those that sent something are looked at
+        used, places = np.unique(vids, return_inverse=True)
+        count, index = len(used), pa.array(used)
+        static = {name: versions.column(name).take(index) for key in family.keys for name in columns_of(key)}
+    groups, keys = number_groups([evaluate(key, static, count) for key in family.keys], count)
+    return groups[places], keys

@@ -11,7 +11,9 @@ from dataclasses import replace
 from typing import ClassVar, Literal
 
 import numpy as np
+import pyarrow as pa
 
+from penstock.cache import Cache
 from penstock.cycle.commit_files import ResultRow
 from penstock.cycle.folder import DataFolder
 from penstock.expr.windows import FOREVER
@@ -25,9 +27,15 @@ from penstock.operators.aggregate.shape import Measure, family_name, family_of, 
 from penstock.operators.aggregate.within import AnswerCache
 from penstock.operators.base.ranges import from_position
 from penstock.operators.base.state import OperatorState
+from penstock.operators.select.window_cut import WindowAt
 from penstock.sql.plan import AggregatePlan, Plan, QueryAggregatePlan
 from penstock.views.query_state import QueryState
 
+LARGE_BYTES = 64 << 20
+SNAPSHOT_CELLS = 1 << 24
+"""A snapshot has at most so many cells: about 80 bytes each, and one file holds no more than two gigabytes of them."""
+AnswerKey = tuple[int, int, int, WindowAt]
+"""A query, a cycle, from where on the log counts, and what the window depends on."""
 # Which list of results, and whatever else cells of them depend on.
 Generation = tuple[int, ...]
 
@@ -46,6 +54,7 @@ class SliceStore(OperatorState):
         ] = {}  # by query and generation of its join's results
         self.said = AnswerCache()
         self.edges = EdgeCache()
+        self.large: Cache[AnswerKey, tuple[AggregatePlan, pa.Table]] = Cache(most_bytes=LARGE_BYTES)  # whole answers
         self._rows_before: dict[int, int] = {}  # how many rows a query's family had when the query was registered
 
     def define(self, query_id: int, plan: Plan, position: int) -> None:
@@ -182,8 +191,9 @@ class SliceStore(OperatorState):
     def give_up(self, most_bytes: int) -> set[int]:
         """Empty the largest families until the rest fits; the queries that lost their cells."""
         gone: set[int] = set()
-        if self.nbytes + self.edges.nbytes > most_bytes:
+        if self.nbytes + self.edges.nbytes + self.large.nbytes > most_bytes:
             self.edges.clear()
+            self.large.clear()
         while self.nbytes > most_bytes:
             largest = max(self._all_families(), key=lambda family: family.nbytes)
             gone |= largest.users
@@ -216,26 +226,32 @@ class SliceStore(OperatorState):
             self.families[name].doubt(measure)
 
     def memory_of(self, query_id: int) -> int:
-        """Bytes of a query's measures, divided evenly among the queries that use them."""
+        """Bytes of a query's measures and groups, divided evenly among the queries that use them."""
         of_results = sum(family.nbytes for family in self._of_results.get(query_id, {}).values())
-        shares = (known.cells.nbytes // max(1, len(known.users)) for known in self._used(query_id).values())
-        return of_results + sum(shares)
+        used = self._used(query_id)
+        shares = [known.cells.nbytes // max(1, len(known.users)) for known in used.values()]
+        families = [self.families[name] for name in {name for name, _ in used}]
+        return of_results + sum(shares) + sum(family.groups.nbytes // len(family.users) for family in families)
 
     @property
     def nbytes(self) -> int:
         return sum(family.nbytes for family in self._all_families())
 
     def snapshot(self) -> Iterator[ResultRow]:
-        for name, family in self.families.items():
-            types = [key.type for key in family.family.keys]
-            for measure, known in family.measures.items():
-                cells = known.cells.view()
-                used, inverse = np.unique(cells.groups, return_inverse=True)
-                keys = family.groups.columns(used, types)
-                one = replace(cells, groups=inverse)
-                partials = {measure_name(measure): known.cells.partial}
-                data = payload.to_bytes(name, partials, known.covered, keys, [one], family.about(measure))
-                yield family.family.table_id, "slices", 0, 0, data
+        """The cells of all measures but those that are too many: after a restart these are sliced from the log again."""
+        measures = [(n, f, m, known) for n, f in self.families.items() for m, known in f.measures.items()]
+        room = SNAPSHOT_CELLS
+        for name, family, measure, known in sorted(measures, key=lambda each: len(each[3].cells)):
+            room -= len(known.cells)
+            if room < 0 and not isinstance(family, LatchFamily):
+                continue
+            cells = known.cells.view()
+            used, inverse = np.unique(cells.groups, return_inverse=True)
+            keys = family.groups.columns(used)
+            one = replace(cells, groups=inverse)
+            partials = {measure_name(measure): known.cells.partial}
+            data = payload.to_bytes(name, partials, known.covered, keys, [one], family.about(measure))
+            yield family.family.table_id, "slices", 0, 0, data
 
 
 STATE = SliceStore

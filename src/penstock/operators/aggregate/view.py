@@ -84,8 +84,8 @@ class LatchAt(AggregateAt):
             for sliced in read:
                 for measure, own in zip(measures, numbered_cells(groups, sliced), strict=True):
                     parts[measure].append(combine(own, measure.make(), None))
-            whole = {m: merge_combined(p, m.make()) for m, p in parts.items()}
-            return answer_table(self.plan, whole, groups, self.now_us or 0)
+        whole = {m: merge_combined(p, m.make()) for m, p in parts.items()}
+        return answer_table(self.plan, whole, groups, self.now_us or 0)
 
     def _mend(self, log_reader: LogReader, measures: tuple[Measure, ...]) -> None:
         """Read what a failed cycle did not tell, as long as the log has it."""
@@ -113,7 +113,8 @@ class NewestRowsAt(AggregateAt):
 
     def _compute(self, log_reader: LogReader) -> pa.Table:
         positions = newest_counted(log_reader, self.counted, self.instant).positions
-        panes, groups, measures = self.plan.panes, Groups(), measures_of(self.plan)
+        panes, measures = self.plan.panes, measures_of(self.plan)
+        groups = Groups.by(self.plan.keys)
         width = panes.pane if panes is not None else SECOND_US
         request = SliceRequest(family_of(self.plan), measures, width, AtPositions(positions))
         found = self._sum_rows(log_reader, request, _pieces(np.sort(positions)), groups)

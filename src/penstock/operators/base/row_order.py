@@ -1,14 +1,14 @@
-"""DISTINCT, ORDER BY, LIMIT and OFFSET over the rows of an answer, which are few."""
+"""DISTINCT, ORDER BY, LIMIT and OFFSET over the rows of an answer."""
 
 from __future__ import annotations
 
-import math
-from typing import Any
-
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from penstock.operators.aggregate.partials.slices import normal_key, number_groups
+from penstock.operators.aggregate.partials.base import Ints
+from penstock.operators.aggregate.partials.slices import number_groups
+from penstock.operators.base.dictionaries import normal_key
 from penstock.sql.plan.output import Sorted
 
 
@@ -29,18 +29,21 @@ def sorted_rows(rows: pa.Table, asked: Sorted | None) -> pa.Table:
         return rows
     if asked.distinct:
         rows = distinct_rows(rows)
-    places = list(range(rows.num_rows))
+    places = np.arange(rows.num_rows)
     for item in reversed(asked.order):
-        values = rows.column(item.output).to_pylist()
-        known = [place for place in places if values[place] is not None]
-        nulls = [place for place in places if values[place] is None]
-        # A sort backwards keeps what is alike in its order, too.
-        ranks = {place: _rank(values[place]) for place in known}
-        known.sort(key=ranks.__getitem__, reverse=item.descending)
-        places = nulls + known if item.nulls_first else known + nulls
-    found = rows.take(pa.array(places, pa.int64())).slice(asked.offset, asked.limit)
+        ranks = _ranks(rows.column(item.output).combine_chunks())
+        nulls = ranks < 0
+        ranks = -ranks if item.descending else ranks
+        ranks[nulls] = -rows.num_rows if item.nulls_first else rows.num_rows
+        places = places[np.argsort(ranks[places], kind="stable")]
+    found = rows.take(pa.array(places[asked.offset :][: asked.limit]))
     return found.select(list(range(found.num_columns - len(asked.hidden)))) if asked.hidden else found
 
 
-def _rank(value: Any) -> tuple[bool, Any]:
-    return (True, 0) if isinstance(value, float) and math.isnan(value) else (False, value)
+def _ranks(column: pa.Array) -> Ints:
+    """The place of each value in the order of all of them, the same for equal ones; -1 for NULL."""
+    encoded = normal_key(column).dictionary_encode()
+    ranks = np.empty(len(encoded.dictionary), np.int64)
+    ranks[pc.sort_indices(encoded.dictionary).to_numpy()] = np.arange(len(ranks))
+    found: Ints = np.append(ranks, -1)[encoded.indices.fill_null(-1).to_numpy()]
+    return found

@@ -13,7 +13,8 @@ from penstock.errors import expect
 from penstock.expr.windows import FOREVER
 from penstock.operators.base.answer import AnswerAt, Ids
 from penstock.operators.base.log_reader import TimedPositions, read_log
-from penstock.operators.base.table_answer import TableAnswer, without
+from penstock.operators.base.row_difference import row_difference
+from penstock.operators.base.table_answer import TableAnswer
 from penstock.operators.resample.sample_cache import CachedSamples, SampleCache
 from penstock.operators.resample.samples import (
     ResampledRows,
@@ -181,7 +182,7 @@ def _new_rows(rows: SampleAnswer, others: SampleAnswer) -> Ids:
     mine[ours[same]] = False
     rest[theirs[same]] = False
     left = np.flatnonzero(mine)
-    return left[without(rows.table.take(pa.array(left)), others.table.filter(pa.array(rest)))]
+    return left[row_difference(rows.table.take(pa.array(left)), others.table.filter(pa.array(rest)))[0]]
 
 
 def _equal(ours: pa.ChunkedArray, theirs: pa.ChunkedArray) -> np.ndarray:

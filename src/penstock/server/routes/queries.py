@@ -117,15 +117,19 @@ async def invoke_query(
     request: Request,
     as_of: str | None = Query(default=None, description="a committed cycle, a time, or NOW - 10 MINUTES"),
     limit: int | None = Query(default=None, ge=0, description="most rows to send"),
+    offset: int = Query(default=0, ge=0, description="rows to leave out before them"),
     timeout_s: float | None = Query(default=None, gt=0, description="most seconds that it may take"),
 ) -> Response:
-    """The answer for the window as of now, as of a committed cycle or as of a past time."""
+    """The answer for the window as of now, as of a committed cycle or as of a past time.
+
+    To read it page by page, give the cycle of the first page as `as_of` of the others.
+    """
     context = context_of(request)
     media_type = choose_format(request.headers.get("accept"))
 
     def work() -> Response:
         moment = int(as_of) if as_of is not None and as_of.isdecimal() else as_of
-        return encode_result(context.database.invoke(name, moment, limit), media_type)
+        return encode_result(context.database.invoke(name, moment, limit, offset), media_type)
 
     return await run_statement(request, context, work, timeout_s)
 

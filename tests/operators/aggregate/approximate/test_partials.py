@@ -80,7 +80,7 @@ class World:
             rows = self.rest(each, low)
             read += len(rows)
             own = self.cells(rows, pane or SECOND)
-            parts += [each.lines, combine(own, self.partial, panes)]
+            parts += [each.lines(), combine(own, self.partial, panes)]
         return merge_combined(parts, self.partial), read
 
     def rest(self, looked: CellSum, low: int) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -25,7 +26,7 @@ NONE = np.empty(0, np.int64)
 class CellSum:
     """Lines from cells, and the rows that have to be read besides: of all groups but some, or (`only`) of some."""
 
-    lines: CombinedCells
+    lines: Callable[[], CombinedCells]  # called without the store's lock: to add up millions of cells takes its time
     rest: UncoveredRows
     groups: Ints
     only: bool = False
@@ -43,7 +44,7 @@ def unsliced(partial: Partial, look: CellRange, panes: Panes | None) -> CellSum:
         if look.floor < look.head
         else UncoveredRows((), ())
     )
-    return CellSum(combine(no_cells(partial), partial, panes), rest, NONE)
+    return CellSum(lambda: combine(no_cells(partial), partial, panes), rest, NONE)
 
 
 def look_approximately(cells: Cells, partial: Approximate, look: CellRange, panes: Panes | None) -> list[CellSum]:
@@ -64,13 +65,13 @@ def look_approximately(cells: Cells, partial: Approximate, look: CellRange, pane
     lines = combine(concat_cells([others.take(chosen), within]), partial, panes)
     bad = np.union1d(bad, lines.groups[~partial.within(lines.state)])
     if not len(bad):
-        return [CellSum(lines, rest, NONE)]
+        return [CellSum(lambda: lines, rest, NONE)]
     kept = ~np.isin(lines.groups, bad)
     good_lines = CombinedCells(lines.windows[kept], lines.groups[kept], {n: a[kept] for n, a in lines.state.items()})
     mine = cells.take(np.isin(cells.groups, bad))
     chosen, more = choose_cells(mine, look)
     exact = combine(mine.take(chosen), partial, panes)
-    return [CellSum(good_lines, rest, bad), CellSum(exact, more, bad, only=True)]
+    return [CellSum(lambda: good_lines, rest, bad), CellSum(lambda: exact, more, bad, only=True)]
 
 
 def _touches(cells: Cells, rest: UncoveredRows) -> np.ndarray:

@@ -81,12 +81,13 @@ class JoinAggregateAt(TableAnswer):
             break
         read = self._read(family, look, rest)
         with self.locked():
-            whole = merge_combined([lines, *(family.combined(sliced, groups) for sliced in read)], family.partial)
-            by_measure = {
-                measure: replace(whole, state=family.partial.part(whole.state, place))
-                for place, measure in enumerate(measures_of(self.top))
-            }
-            return answer_table(part, by_measure, groups)
+            parts = [lines, *(family.combined(sliced, groups) for sliced in read)]
+        whole = merge_combined(parts, family.partial)
+        by_measure = {
+            measure: replace(whole, state=family.partial.part(whole.state, place))
+            for place, measure in enumerate(measures_of(self.top))
+        }
+        return answer_table(part, by_measure, groups)
 
     def _family(self) -> ResultsFamily:
         with self.locked() as store:

@@ -63,7 +63,7 @@ class ResultsFamily:
     def empty(self) -> None:
         """Forget everything; the next answer takes all results in again."""
         self._emptied += 1
-        self.groups = Groups()
+        self.groups = Groups.by(self.top.keys)
         self.cells = CellStore(self.partial)
         self._upto = 0  # results below this are in cells or wait
         self._waiting = np.empty(0, np.int64)  # those of them that were not reached yet

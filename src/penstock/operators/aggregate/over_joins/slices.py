@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.expr.evaluate import evaluate
-from penstock.operators.aggregate.groups import Key
 from penstock.operators.aggregate.partials.base import Ints
 from penstock.operators.aggregate.partials.cell_sums import Panes
 from penstock.operators.aggregate.partials.cells import Cells
@@ -40,7 +39,7 @@ class SlicedResults:
     the pane of the latest time instead, 0 without panes: one store finds its cells by (start, width, group).
     """
 
-    keys: list[Key]
+    keys: list[pa.Array]
     cells: Cells
 
 
@@ -76,7 +75,7 @@ def slice_results(top: AggregatePlan, together: CompositePartial, rows: ResultRo
         one.rows,
         together.joined([cells.state for cells in found]),
     )
-    return SlicedResults(list(zip(*(k.to_pylist() for k in keys), strict=True)) if keys else [()], cells)
+    return SlicedResults(keys, cells)
 
 
 def pane_starts(times: Ints, panes: Panes | None) -> Ints:

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
-from penstock.operators.aggregate.partials.base import Ints, Mergeable, State
+from penstock.operators.aggregate.partials.base import Ints, Mergeable, Numbers, State
 from penstock.operators.aggregate.partials.cells import Cells
+
+BLOCK_CELLS = 1 << 17
+"""So many cells are added up at a time."""
+Summands = tuple[Numbers, State]
+"""The groups of cells, and their state: whatever types the columns have, they have the numbers of the partial's fields."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +150,45 @@ def combine(cells: Cells, partial: Mergeable, panes: Panes | None) -> CombinedCe
         return _added_up(np.zeros(len(cells), np.int64), cells.groups, cells.state, partial)
     chosen, windows = panes.of(cells.starts)
     return _added_up(windows, cells.groups[chosen], {n: a[chosen] for n, a in cells.state.items()}, partial)
+
+
+def add_up(parts: Iterable[Summands], partial: Mergeable) -> CombinedCells:
+    """Add cells up per group. Of millions some at a time: side by side they would take much memory, and time for that."""
+    known, total = np.zeros(0, np.bool_), partial.empty(0)
+    for groups, state in _blocks(parts, partial):
+        if not len(known) and len(groups) < BLOCK_CELLS:
+            return _added_up(np.zeros(len(groups), np.int64), groups, state, partial)  # there are no others
+        more = int(groups.max(initial=-1)) + 1 - len(known)
+        if more > 0:
+            more = max(more, len(known))
+            known = np.append(known, np.zeros(more, np.bool_))
+            total = {n: np.concatenate([total[n], column]) for n, column in partial.empty(more).items()}
+        known[groups] = True
+        partial.merge(total, groups, state)
+    used = np.flatnonzero(known)
+    return CombinedCells(np.zeros(len(used), np.int64), used, {n: column[used] for n, column in total.items()})
+
+
+def _blocks(parts: Iterable[Summands], partial: Mergeable) -> Iterator[Summands]:
+    """The parts in blocks of at least so many cells; the last one, which may be the only one, can have fewer."""
+    block: list[Summands] = []
+    left = BLOCK_CELLS
+    for groups, state in chain(parts, [(np.empty(0, np.int64), partial.empty(0))]):
+        block.append((groups, state))
+        left -= len(groups)
+        if left <= 0:
+            yield _joined(block, partial)
+            block, left = [], BLOCK_CELLS
+    if block:
+        yield _joined(block, partial)
+
+
+def _joined(block: Sequence[Summands], partial: Mergeable) -> Summands:
+    state = {
+        name: np.concatenate([state[name] for _, state in block], dtype=dtype)
+        for name, (dtype, _) in partial.fields().items()
+    }
+    return np.concatenate([groups for groups, _ in block], dtype=np.int64), state
 
 
 def merge_combined(parts: Sequence[CombinedCells], partial: Mergeable) -> CombinedCells:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -49,6 +49,17 @@ def _each_column(change: Callable[..., Numbers], *cells: Cells) -> Cells:
     starts, widths, groups, firsts, lasts, rows = map(change, *(each.columns for each in cells))
     state = {name: change(*(each.state[name] for each in cells)) for name in cells[0].state}
     return Cells(starts, widths, groups, firsts, lasts, rows, state)
+
+
+def distinct_groups(parts: Iterable[Numbers]) -> Ints:
+    """All groups of several arrays, ascending; no array is sorted, because there may be millions of cells."""
+    found = np.zeros(0, np.bool_)
+    for groups in parts:
+        most = int(groups.max(initial=-1)) + 1
+        if most > len(found):
+            found = np.append(found, np.zeros(most - len(found), np.bool_))
+        found[groups] = True
+    return np.flatnonzero(found)
 
 
 def no_cells(partial: Mergeable, count: int = 0) -> Cells:
@@ -100,7 +111,7 @@ class CellStore:
         return self._cells.take(slice(self._count))
 
     def used_groups(self) -> Ints:
-        return np.unique(self.view().groups)
+        return distinct_groups([self.view().groups])
 
     def put(self, cells: Cells) -> None:
         """Fold in cells of other rows."""

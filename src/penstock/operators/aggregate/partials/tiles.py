@@ -14,6 +14,7 @@ from bisect import insort
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cached_property
+from itertools import chain
 
 import numpy as np
 
@@ -24,11 +25,13 @@ from penstock.operators.aggregate.partials.cell_sums import (
     CombinedCells,
     Panes,
     Slots,
+    Summands,
     UncoveredRows,
+    add_up,
     combine,
     uncovered,
 )
-from penstock.operators.aggregate.partials.cells import Cells, concat_cells, no_cells
+from penstock.operators.aggregate.partials.cells import Cells, concat_cells, distinct_groups, no_cells
 
 TILE_SLOTS = (60, 10, 1)
 """How many slots a tile may span: fewer where a slot has many groups."""
@@ -85,6 +88,11 @@ class CellTile:
         widths = np.full(len(slot), self.width, np.int64)
         groups, rows = self.groups[at].astype(np.int64), self.rows[at].astype(np.int64)
         return Cells(self.slots[slot], widths, groups, self.firsts[slot], self.lasts[slot], rows, state)
+
+    def summands(self, chosen: np.ndarray) -> Summands:
+        """Groups and states of the slots that a mask chooses, as they are kept."""
+        at = slice(None) if chosen.all() else np.repeat(chosen, np.diff(self.bounds))
+        return self.groups[at], {name: column[at] for name, column in self.state.items()}
 
     def summed(self, partial: Mergeable, start: int, width: int) -> Cells:
         """One cell per group, for the whole time of the tile."""
@@ -193,27 +201,43 @@ class LevelIndex:
         )
         self.bounds = np.cumsum([0, *(len(tile.slots) for tile in self.tiles)])  # of the slots of each tile
         self.partial = partial
-        self._sums: Cells | None = None
-        self._sum_bounds = self.bounds
+        self._sums: tuple[Cells, Ints] | None = None  # and where those of each tile begin and end
 
     def chosen_cells(self, chosen: np.ndarray, pane: int | None) -> Iterator[Cells]:
         """The cells of chosen slots; where every slot of a tile is chosen, its sums. No sum is of two panes."""
+        whole, others = self._split(chosen, pane)
+        if whole.any():
+            yield self._summed(whole)
+        for tile, slots in others:
+            yield tile.cells(self.partial, slots)
+
+    def chosen_summands(self, chosen: np.ndarray) -> Iterator[Summands]:
+        """The same where it does not matter when cells are."""
+        whole, others = self._split(chosen, None)
+        if whole.any():
+            sums = self._summed(whole)
+            yield sums.groups, sums.state
+        for tile, slots in others:
+            yield tile.summands(slots)
+
+    def _split(self, chosen: np.ndarray, pane: int | None) -> tuple[np.ndarray, Iterator[tuple[CellTile, np.ndarray]]]:
+        """Which tiles are chosen as a whole and have a sum, and the others with their chosen slots."""
         whole = np.logical_and.reduceat(chosen, self.bounds[:-1])
         some = np.logical_or.reduceat(chosen, self.bounds[:-1])
         if (pane is not None and pane % self.tile_us) or self.kept:
             whole[:] = False  # lists of values are not kept twice
-        if whole.any():
-            yield self._summed(whole)
-        for place in np.flatnonzero(some & ~whole).tolist():
-            yield self.tiles[place].cells(self.partial, chosen[self.bounds[place] : self.bounds[place + 1]])
+        whole &= np.diff(self.bounds) > 1  # and the cells of one slot are its sum
+        places = np.flatnonzero(some & ~whole).tolist()
+        return whole, ((self.tiles[i], chosen[self.bounds[i] : self.bounds[i + 1]]) for i in places)
 
     def _summed(self, tiles: np.ndarray) -> Cells:
         """One cell per group of each tile that a mask chooses."""
         if self._sums is None:
             pairs = zip(self.tiles, self.starts, strict=True)
             found = [tile.summed(self.partial, start, self.tile_us) for tile, start in pairs]
-            self._sums, self._sum_bounds = concat_cells(found), np.cumsum([0, *map(len, found)])
-        return self._sums.take(np.repeat(tiles, np.diff(self._sum_bounds)))
+            self._sums = concat_cells(found), np.cumsum([0, *map(len, found)])
+        sums, bounds = self._sums
+        return sums.take(np.repeat(tiles, np.diff(bounds)))
 
     @cached_property
     def _tile_bytes(self) -> int:
@@ -223,7 +247,7 @@ class LevelIndex:
     def nbytes(self) -> int:
         """Bytes of the tiles and of what is kept beside them."""
         # Sums are there twice: of each tile, and side by side.
-        return self._tile_bytes + (0 if self._sums is None else 2 * bytes_of(self._sums, self.partial))
+        return self._tile_bytes + (0 if self._sums is None else 2 * bytes_of(self._sums[0], self.partial))
 
     @cached_property
     def kept(self) -> int:
@@ -300,8 +324,7 @@ class TileStore:
         return concat_cells([no_cells(self.partial), *(t.cells(self.partial) for t in self._tiles()), *self._recent])
 
     def used_groups(self) -> Ints:
-        groups = [block.groups for block in self._blocks()]
-        return np.unique(np.concatenate(groups)).astype(np.int64) if groups else np.empty(0, np.int64)
+        return distinct_groups(block.groups for block in self._blocks())
 
     def put(self, cells: Cells) -> None:
         """Fold in cells of other rows."""
@@ -374,17 +397,23 @@ class TileStore:
             self._newest = concat_cells([no_cells(self.partial), *self._recent])
         return self._newest
 
-    def look(self, look: CellRange, panes: Panes | None) -> tuple[CombinedCells, UncoveredRows]:
-        """The sum of the cells that lie wholly inside a range, and the rows of the log that have to be read besides."""
+    def look(self, look: CellRange, panes: Panes | None) -> tuple[Callable[[], CombinedCells], UncoveredRows]:
+        """What gives the sum of the cells that lie wholly inside a range, and the rows of the log that have to be read besides."""
         levels = [level.index for level in self._levels.values()]
         newest = self._recent_cells()
         looks = [Slots.seen_by(look, newest.starts, newest.widths, newest.firsts, newest.lasts)]
         looks += [Slots.seen_by(look, i.slots, i.tiles[0].width, i.firsts, i.lasts) for i in levels]
         rest = uncovered(looks, look)
-        chosen = [no_cells(self.partial), newest.take(looks[0].chosen)]
-        for index, slots in zip(levels, looks[1:], strict=True):
-            chosen += index.chosen_cells(slots.chosen, look.pane)
-        return combine(concat_cells(chosen), self.partial, panes), rest
+
+        def added_up() -> CombinedCells:
+            first, pairs = newest.take(looks[0].chosen), zip(levels, looks[1:], strict=True)
+            if panes is None:
+                summands = (level.chosen_summands(slots.chosen) for level, slots in pairs)
+                return add_up(chain([(first.groups, first.state)], *summands), self.partial)
+            chosen = chain([first], *(level.chosen_cells(slots.chosen, look.pane) for level, slots in pairs))
+            return combine(concat_cells([*chosen]), self.partial, panes)
+
+        return added_up, rest
 
     def forget_before(self, low_us: int, floor: int) -> None:
         """Drop slots that end before a time, and those with rows below a log position only, which the log has no more."""

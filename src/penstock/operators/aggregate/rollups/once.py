@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import pyarrow as pa
@@ -36,13 +37,13 @@ class OneShotAggregateAt(AggregateAt):
     def _look(
         self, log_reader: LogReader, measures: tuple[Measure, ...], look: CellRange
     ) -> tuple[dict[Measure, list[CellSum]], Groups]:
-        panes, groups = self.plan.panes, Groups()
+        panes, groups = self.plan.panes, Groups.by(self.plan.keys)
         width = slice_width(panes) if panes is None else panes.pane
         keep = InPeriods(((-FOREVER, FOREVER),), look.low, look.high)
         positions = log_reader.ranges(look.floor, look.head, look.low, look.high)
         request, nothing = SliceRequest(family_of(self.plan), measures, width, keep), UncoveredRows((), ())
         found = self._sum_rows(log_reader, request, positions, groups)
-        return {measure: [CellSum(lines, nothing, NONE)] for measure, lines in found.items()}, groups
+        return {m: [CellSum(partial(found.__getitem__, m), nothing, NONE)] for m in found}, groups
 
 
 @dataclass(slots=True, eq=False)
