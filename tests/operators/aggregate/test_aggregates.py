@@ -79,7 +79,6 @@ def test_an_aggregation_whose_groups_take_too_much_fails_by_name_and_others_go_o
     assert rows(pipe, "all_of_them") == [{"n": 5000}]
 
 
-@pytest.mark.xfail(reason="an answer that was asked for before makes the cells again")
 def test_an_answer_that_was_asked_for_before_its_query_was_over_budget_fails_instead_of_reading_everything_again(
     pipes: Callable[..., Pipe],
 ) -> None:
