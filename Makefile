@@ -8,7 +8,7 @@ PYTEST := PYTHONDONTWRITEBYTECODE= $(PY) -m pytest
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-cameras test test-fast check format bench bench-joins bench-queries bench-statistics bench-console bench-pairs bench-followed soak reference screenshots clean
+.PHONY: help demo demo-cameras test test-fast check format bench bench-joins bench-queries bench-statistics bench-console bench-pairs bench-followed bench-scale soak reference screenshots clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -56,6 +56,9 @@ bench-pairs: $(READY) ## this commit against another one in interleaved pairs: A
 
 bench-followed: $(READY) ## what a subscriber for each of 1 000 aggregates costs the cycle; five minutes
 	@$(PY) -m bench.followed $(ARGS)
+
+bench-scale: $(READY) ## long windows, many sensors, groups and queries: ARGS="--only month,sparse"; up to a quarter of an hour each
+	@$(PY) -m bench.scale $(ARGS)
 
 soak: $(READY) ## the long versions of the oracle and kill tests and of those of bench/papers
 	@PENSTOCK_SOAK=1 $(PYTEST) -n 3 --timeout=14400 $(ARGS)

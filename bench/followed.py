@@ -23,6 +23,7 @@ from bench.queries_server import hold, register
 from bench.report import Report
 from bench.server import Server
 from bench.statistics_aggregates import RATE, SEED, push_history, set_up, tasks
+from bench.statistics_readers import Readers
 from bench.statistics_workload import aggregates
 
 SIDES = ("alone", "followed")
@@ -55,10 +56,15 @@ def compare(report: Report, count: int, rate: int, pairs: int, seconds: float) -
     return compared
 
 
-def run(count: int, rate: int, seconds: float, followed: bool) -> dict[str, Any]:
-    """One server: history, a warm-up with the subscribers already there, and the load."""
+def run(
+    count: int, rate: int, seconds: float, followed: bool, options: str = "", asks_per_s: float = 0.0
+) -> dict[str, Any]:
+    """One server: history, a warm-up with the subscribers already there, and the load.
+
+    `options` are more options of the table; `asks_per_s` is how often a random query is asked besides.
+    """
     with Server() as server:
-        set_up(server)
+        set_up(server, options)
         names = [f"q{number}" for number in range(count)]
         register(server, list(zip(names, (chosen.sql() for chosen in aggregates(count, SEED)), strict=True)))
         origin_us = int(time.time()) * 1_000_000
@@ -67,10 +73,11 @@ def run(count: int, rate: int, seconds: float, followed: bool) -> dict[str, Any]
         with followers(server, names if followed else ()) as heard:
             generate(**warm)
             drain(server)
-            found = hold(server, load)
-        if found["failures"]:
-            raise RuntimeError(f"pushes were refused: {found['failures']}\n{server.log_tail()}")
-    return {**found, **heard}
+            with Readers(server.url, (), names, asks_per_s) as readers:
+                found = hold(server, load)
+        if found["failures"] or readers.errors:
+            raise RuntimeError(f"refused: {found['failures']} {readers.errors[:3]}\n{server.log_tail()}")
+    return {**found, **heard, "invoked_ms": sorted(readers.invoked_ms)}
 
 
 @contextmanager

@@ -48,7 +48,7 @@ class Joins:
         measure_latency(self.report, self.seconds)
 
     def measure_peers(self) -> None:
-        """Peers, and how many times as fast we are: only figures of one run are divided."""
+        """Peers, and how many times as fast we are: only figures of one run are divided, of engines that found the same results."""
         ours = self.ours or measure_ours(self.report, int(self.seconds))
         rates = measure_peers(self.report, int(self.seconds), WARM_SECONDS)
         for name in PEERS:

@@ -30,7 +30,7 @@ MOST_S = 1800
 
 
 def measure_peers(report: Report, seconds: int, warm_seconds: int) -> dict[str, float]:
-    """Rows/s by peer; a peer that cannot run is missing, and said."""
+    """Rows/s by peer; a peer that cannot run, or that finds other results, is missing, and said."""
     wanted = workload.expected(seconds)
     rows = seconds * workload.PER_SECOND
     rates: dict[str, float] = {}
@@ -54,15 +54,18 @@ def measure_peers(report: Report, seconds: int, warm_seconds: int) -> dict[str, 
 def put_peer(
     report: Report, rates: dict[str, float], name: str, found: dict[str, Any] | None, rows: int, wanted: int
 ) -> None:
+    """A peer with other results did other work: it has no figures."""
     if found is None:
         return
-    rates[name] = rows / found["seconds"]
-    report.put(f"{name}_rows_per_s", rates[name], rows)
-    report.put(f"{name}_cpu_s_per_million_rows", found["cpu_s"] / rows * 1e6)
-    report.put(f"{name}_peak_memory_mb", found["peak_mb"])
     report.put(f"{name}_results", found["results"])
-    if found["results"] != wanted:
-        report.say(f"[bold red]{name}: {found['results']} results, {wanted} are right")
+    right = found["results"] == wanted
+    if right:
+        rates[name] = rows / found["seconds"]
+    else:
+        report.say(f"[bold red]{name} DOES NOT COUNT: {found['results']} results, {wanted} are right")
+    report.put(f"{name}_rows_per_s", rates.get(name), rows)
+    report.put(f"{name}_cpu_s_per_million_rows", found["cpu_s"] / rows * 1e6 if right else None)
+    report.put(f"{name}_peak_memory_mb", found["peak_mb"] if right else None)
 
 
 def write_files(folder: Path, seconds: int) -> None:

@@ -1,4 +1,4 @@
-"""A database in this process and in a temporary folder, without Spark: cycles run when they are told to."""
+"""A database in this process, in a temporary folder or one that stays, without Spark: cycles run when they are told to."""
 
 from __future__ import annotations
 
@@ -16,8 +16,11 @@ from tests.support.local_engine import LocalEngine
 
 
 @contextmanager
-def local_database(clock: Clock | None = None, **settings: Any) -> Iterator[tuple[Database, LocalEngine]]:
-    folder = Path(tempfile.mkdtemp(prefix="penstock-local-"))
+def local_database(
+    clock: Clock | None = None, folder: Path | None = None, **settings: Any
+) -> Iterator[tuple[Database, LocalEngine]]:
+    """`folder` is a data folder that stays."""
+    temporary = Path(tempfile.mkdtemp(prefix="penstock-local-"))
     engines: list[LocalEngine] = []
     time_of = clock or WallClock()
 
@@ -25,10 +28,12 @@ def local_database(clock: Clock | None = None, **settings: Any) -> Iterator[tupl
         engines.append(LocalEngine(*arguments, clock=time_of))
         return engines[-1]
 
-    database = Database(Settings(data=str(folder / "data"), group_commit_ms=0, **settings), time_of, engine=make)
+    database = Database(
+        Settings(data=str(folder or temporary / "data"), group_commit_ms=0, **settings), time_of, engine=make
+    )
     try:
         database.start()
         yield database, engines[0]
     finally:
         database.stop()
-        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)

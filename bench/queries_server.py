@@ -31,14 +31,14 @@ def table_sql(own_times: bool) -> str:
     return f"CREATE TABLE readings (sensor_id INT PRIMARY KEY, r STREAM ({FIELDS})){options}"
 
 
-def sensors_sql() -> str:
-    return f"INSERT INTO readings VALUES {', '.join(f'({i}, NULL)' for i in range(SENSORS))}"
+def sensors_sql(sensors: int = SENSORS) -> str:
+    return f"INSERT INTO readings VALUES {', '.join(f'({i}, NULL)' for i in range(sensors))}"
 
 
-def set_up(server: Server, own_times: bool = False) -> None:
+def set_up(server: Server, own_times: bool = False, sensors: int = SENSORS) -> None:
     """The table and the query that tells how soon a reading is visible."""
     server.sql(table_sql(own_times))
-    server.sql(sensors_sql())
+    server.sql(sensors_sql(sensors))
     register(server, [("markers", MARKERS)])
 
 

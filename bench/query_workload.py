@@ -102,11 +102,11 @@ def selections(count: int, seed: int, factors: int | None = None, window_tuples:
     return [selection(rng, factors, window_tuples) for _ in range(count)]
 
 
-def readings(seed: int, index: int, rows: int) -> dict[str, np.ndarray]:
+def readings(seed: int, index: int, rows: int, sensors: int = SENSORS) -> dict[str, np.ndarray]:
     """The rows of one push, by its number."""
     rng = np.random.default_rng([seed, index])
     values = {name: rng.integers(0, VALUES, rows, dtype=np.int32) for name in ATTRIBUTES}
-    return {"sensor_id": rng.integers(0, SENSORS, rows, dtype=np.int32), **values}
+    return {"sensor_id": rng.integers(0, sensors, rows, dtype=np.int32), **values}
 
 
 def times_us(origin_us: int, index: int, rows: int, interval_s: float) -> np.ndarray:
@@ -115,8 +115,8 @@ def times_us(origin_us: int, index: int, rows: int, interval_s: float) -> np.nda
 
 
 def push_batch(task: Mapping[str, Any], index: int, rows: int, marker: int) -> pa.RecordBatch:
-    """One push; with `origin_us` in the task rows carry a time of their own."""
-    columns: dict[str, Any] = dict(readings(task["seed"], index, rows))
+    """One push; with `origin_us` in the task rows carry a time of their own, with `sensors` there are so many."""
+    columns: dict[str, Any] = dict(readings(task["seed"], index, rows, task.get("sensors", SENSORS)))
     if "origin_us" in task:
         us = times_us(task["origin_us"], index, rows, task["interval_s"])
         columns["ts"] = pa.array(us).cast(pa.timestamp("us", tz="UTC"))
@@ -135,7 +135,8 @@ def expected_rows(
     last = int((now_us - task["origin_us"]) / (interval_s * 1e6)) + 1
     found: list[tuple[int, int, int, int, int]] = []
     for index in range(first, last + 1):
-        columns, us = readings(task["seed"], index, rows), times_us(task["origin_us"], index, rows, interval_s)
+        columns = readings(task["seed"], index, rows, task.get("sensors", SENSORS))
+        us = times_us(task["origin_us"], index, rows, interval_s)
         inside = (us >= now_us - window_us) & (us <= now_us) & chosen.selects(columns)
         found += zip(*(columns[name][inside].tolist() for name in ("sensor_id", *ATTRIBUTES)), strict=True)
     return sorted(found)

@@ -78,8 +78,9 @@ def run(report: Report, server: Server, chosen: Sequence[Aggregate], rate: int, 
     }
 
 
-def set_up(server: Server) -> None:
-    server.sql(TABLE)
+def set_up(server: Server, options: str = "") -> None:
+    """`options` are more options of the table."""
+    server.sql(TABLE.replace("'valid'", f"'valid'{options}"))
     server.sql(inserts())
     register(server, [("markers", MARKERS)])
 
@@ -102,9 +103,9 @@ def push_history(server: Server, end_us: int) -> list[pa.RecordBatch]:
     return pushed
 
 
-def push(server: Server, batch: pa.RecordBatch) -> None:
+def push(server: Server, batch: pa.RecordBatch, table: str = "readings") -> None:
     headers = {"Content-Type": "application/vnd.apache.arrow.stream"}
-    target = f"{server.url}/v1/tables/readings/readings"
+    target = f"{server.url}/v1/tables/{table}/readings"
     reply = httpx.post(target, content=arrow_stream(batch), headers=headers, timeout=60)
     if reply.status_code != 200 or reply.json()["accepted"] != batch.num_rows:
         raise RuntimeError(reply.text[:2000])

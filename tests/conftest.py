@@ -57,6 +57,7 @@ NOT_FAST = (
     "tests/operators/aggregate/test_correlated_groups.py",
     "tests/operators/aggregate/test_internal_consistency.py",
     "tests/operators/aggregate/test_real_series.py",
+    "tests/operators/aggregate/test_year_by_duckdb.py",
     "tests/operators/join/steps/test_join_sharing.py",
     "tests/operators/join/test_readers_restart.py",
     "tests/operators/join/test_result_files.py",

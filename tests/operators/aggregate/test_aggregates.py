@@ -174,6 +174,25 @@ def test_pages_of_a_large_answer_are_parts_of_it_and_it_is_found_once(pipes: Cal
     assert pipe.db.invoke("many", whole.cycle, 1, 1).table.to_pylist() == [{"value": 1.0, "n": 2}]
 
 
+def test_an_answer_that_was_asked_for_before_its_query_was_over_budget_fails_instead_of_reading_everything_again(
+    pipes: Callable[..., Pipe],
+) -> None:
+    pipe = pipes(slices_memory_mb=1, answer_read_max_rows=100)
+    pipe.probes()
+    window = "BEGIN (NOW - 10 SECONDS) END (NOW)"
+    pipe.db.execute(f"CREATE QUERY many AS SELECT value, COUNT(*) AS n FROM probes GROUP BY value {window}")
+    pipe.push(*(float(i) for i in range(1000)))
+    pipe.engine.drain()
+    held = pipe.db.standing.held("many")
+    pipe.push(*(float(i) for i in range(1000, 20000)))
+    pipe.engine.drain()
+    assert pipe.db.query("many")["state"] == "FAILED"
+    with pytest.raises(PenstockError) as refused:
+        held.select(None, 1_000_000)
+    assert refused.value.condition == "over_budget"
+    assert pipe.engine.tasks_run == 0 and pipe.db.query("many")["memory"] < 1000
+
+
 def test_long_texts_count_in_the_memory_of_a_query_and_of_slices(pipes: Callable[..., Pipe]) -> None:
     pipe = pipes(slices_memory_mb=1)
     pipe.db.execute("CREATE TABLE logs (id INT PRIMARY KEY, line STREAM (said TEXT))")

@@ -244,6 +244,7 @@ class AggregateAt(TableAnswer):
                         m: family.look(m, look, panes) if m in known else [unsliced(m.make(), whole, panes)]
                         for m in measures
                     }, family.groups
+                store.check_room(self.query_id)
             for (low, high), needed in gaps:
                 self._slice(log_reader, needed, low, high)
 

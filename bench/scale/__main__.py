@@ -1,0 +1,86 @@
+"""Long windows, many sensors, many groups, many queries: `python -m bench.scale [--only PART,..]`.
+
+Each part runs servers of its own. A figure is the median of its runs. bench/results/scale.json has all runs of each figure under `runs`,
+with the commit, the command and the load of the machine before each run; figures of parts that were left out stay as they were.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+
+import httpx
+
+from bench.report import Report, commit_now
+from bench.scale import Figures
+from bench.scale.followed import measure_followed
+from bench.scale.month import DAYS as MONTH_DAYS
+from bench.scale.month import measure_month
+from bench.scale.others import measure_groups, measure_pipeline
+from bench.scale.selections import COUNT as SELECTIONS
+from bench.scale.selections import measure_selections
+from bench.scale.sensors import DAYS, measure_sensors
+from bench.scale.sparse import measure_sparse
+
+PARTS: dict[str, Callable[[Callable[[str], None], argparse.Namespace], Figures]] = {
+    "month": lambda say, options: measure_month(say, options.month_days),
+    "sparse": lambda say, options: measure_sparse(say),
+    "sensors10k": lambda say, options: measure_sensors(say, options.days, options.seconds),
+    "groups": lambda say, options: measure_groups(say),
+    "followed": lambda say, options: measure_followed(say, options.seconds),
+    "selections100k": lambda say, options: measure_selections(say, options.seconds, options.count),
+    "pipeline": lambda say, options: measure_pipeline(say, options.seconds),
+}
+
+
+def measure(report: Report, names: list[str], options: argparse.Namespace) -> list[str]:
+    """The parts of which a run failed: the others are measured all the same."""
+    command = " ".join(["python", "-m", "bench.scale", *sys.argv[1:]])
+    failed = []
+    for name in names:
+        found, loads = [], []
+        for _ in range(options.runs):
+            load = round(os.getloadavg()[0], 2)
+            try:
+                found.append(PARTS[name](report.say, options))
+                loads.append(load)
+            except (RuntimeError, httpx.HTTPError, subprocess.CalledProcessError) as failure:
+                report.say(f"[bold red]{name} failed:[/bold red] {failure}")
+                failed.append(name)
+        for key in dict.fromkeys(key for run in found for key in run):
+            report.put_runs(
+                key, [run.get(key) for run in found], commit=commit_now(), command=command, load_before=loads
+            )
+        report.save()
+    return failed
+
+
+def parsed(arguments: list[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench.scale", description=__doc__)
+    parser.add_argument("--only", default="", help=f"parts, separated by commas: {', '.join(PARTS)}")
+    parser.add_argument("--runs", type=int, default=1, help="how often each part runs")
+    parser.add_argument("--seconds", type=float, default=60.0, help="how long each rate is held (60)")
+    parser.add_argument("--month-days", type=int, default=MONTH_DAYS, help="days of 200 sensors (month)")
+    parser.add_argument("--days", type=int, default=DAYS, help="days of 10 000 sensors (sensors10k): 14.4 M rows each")
+    parser.add_argument("--count", type=int, default=SELECTIONS, help="standing selections (selections100k)")
+    options = parser.parse_args(arguments)
+    options.names = list(filter(None, options.only.split(","))) or list(PARTS)
+    if unknown := [name for name in options.names if name not in PARTS]:
+        parser.error(f"no such part: {', '.join(unknown)}")
+    return options
+
+
+def main() -> None:
+    options = parsed()
+    report = Report("scale", f"each rate held for {options.seconds:g} s, {options.runs} runs", keep=True)
+    failed = measure(report, options.names, options)
+    report.show()
+    if failed:
+        sys.exit(f"failed: {', '.join(failed)}")
+
+
+if __name__ == "__main__":
+    main()
