@@ -42,6 +42,7 @@ _TABLES = {
         window TEXT its BEGIN and END, in the shared pass and of a join
         matched BIGINT rows found for it since registration, in the shared pass or by its join; history read again counts again
         progress DOUBLE how much of its history has been read, 0 to 1
+        fill_left_s DOUBLE about how many seconds until its history has been read; NULL: it has been, or that cannot be told
         seconds DOUBLE duration of the last evaluation, where Spark SQL answers
         evaluations BIGINT cycles that it took part in; where Spark SQL answers, evaluations
         ms DOUBLE their time: its join's steps, its functions' calls, its history and its share of slices as workers measured them, and an even share of the rest of each cycle

@@ -15,6 +15,7 @@ from typing import Any
 
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.cycle.offset import Offset, offset_from_json
 from penstock.errors import error
@@ -74,6 +75,12 @@ class CommitRecord:
     def resumes(self) -> bool:
         """Whether it stands for retired cycles and brings no rows."""
         return "resumes" in self.info
+
+    def payloads(self, kind: str) -> list[bytes]:
+        """Of its rows of a kind."""
+        chosen = self.results.filter(pc.equal(self.results.column("kind"), kind))
+        found: list[bytes] = chosen.column("payload").to_pylist()
+        return found
 
 
 def record_name(cycle: int) -> str:

@@ -35,6 +35,7 @@ from penstock.database.system_tables import SystemTables
 from penstock.database.verification import Scrubber
 from penstock.errors import PenstockError, error
 from penstock.logs import note_cycle
+from penstock.operators.aggregate.history_fill import HistoryFiller
 from penstock.operators.aggregate.rollups.keeper import RollupKeeper
 from penstock.operators.aggregate.trees.on_demand import AggregatesOnDemand
 from penstock.operators.resample.once import resampled_once
@@ -160,6 +161,7 @@ class Database(Parts):
             self.evaluator = Evaluator(
                 runner, self.standing, self.settings, self.system.for_plan, self.costs.note_evaluation
             )
+            self.history_filler = HistoryFiller(self.standing)
             self.on_demand = AggregatesOnDemand(self.standing, self.settings)
             self.once: dict[str, Callable[[SparkPlan], Evaluation]] = {
                 TreePlan.operator: self.on_demand.answer,
@@ -183,6 +185,7 @@ class Database(Parts):
         self.catalog.listeners.append(self._definition_changed)
         self.observer.follow()
         self.evaluator.start()
+        self.history_filler.start()
         self.sources.follow()
         self.sampler.start()
         self.sinks.start(self.catalog.state.sinks)

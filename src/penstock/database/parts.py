@@ -9,6 +9,7 @@ from penstock.catalog.model import Table
 from penstock.database.backup import BackupProgress
 from penstock.database.observer import Observer
 from penstock.database.sampler import Sampler
+from penstock.operators.aggregate.history_fill import HistoryFiller
 from penstock.pipeline.engine import Engine
 from penstock.services import Service
 from penstock.sinks.runner import SinkRunner
@@ -20,10 +21,12 @@ from penstock.views.follower import Follower
 
 _log = logging.getLogger("penstock")
 # In the order in which they depend on each other.
-_WITH_SERVICES = "clock log engine follower observer sources evaluator sinks sampler housekeeper scrubber".split()
+_WITH_SERVICES = (
+    "clock log engine follower observer sources evaluator history_filler sinks sampler housekeeper scrubber".split()
+)
 # No part calls one that is closed already.
 _CLOSED = (
-    "statements scrubber sinks sources housekeeper sampler observer evaluator ingest engine follower log catalog audit clock"
+    "statements scrubber sinks sources housekeeper sampler observer evaluator history_filler ingest engine follower log catalog audit clock"
 ).split()
 
 
@@ -36,6 +39,7 @@ class Parts(Session):
     observer: Observer
     sampler: Sampler
     engine: Engine
+    history_filler: HistoryFiller
     follower: Follower
     sinks: SinkRunner
     backups: dict[str, BackupProgress]  # those that are being written, by their target

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
 import pickle
 import re
 import threading
@@ -326,8 +327,13 @@ def run_tasks(spark: SparkSession, tasks: Sequence[Callable[[], Any]], timeout_s
     return [pickle.loads(results[place].as_buffer()) for place in range(len(tasks))]
 
 
+# Of processes that read history: those of cycles go first.
+_NICE = 10
+
+
 def _run_some(tasks: tuple[Callable[[], Any], ...], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Run the tasks that a worker gets the numbers of."""
+    os.nice(max(0, _NICE - os.nice(0)))
     for batch in batches:
         for place in batch.column(0).to_pylist():
             result = pickle.dumps(tasks[place](), pickle.HIGHEST_PROTOCOL)

@@ -76,7 +76,7 @@ def _describe_query(session: Session, definition: QueryDefinition, answer: Query
     message = answer.error if answer is not None else _reader_failure(session, definition.id)
     message = failure.message if message is None and failure is not None else message
     message = definition.quarantined or message
-    state, progress = _state(session, definition, plan, answer, message)
+    state, filled = _state(session, definition, plan, answer, message)
     kept = answer is not None or plan.spark is not None
     memory = (
         session.standing.memory_of(definition.id) + session.on_demand.trees.memory_of(definition.id) if kept else None
@@ -88,7 +88,8 @@ def _describe_query(session: Session, definition: QueryDefinition, answer: Query
         "owner": definition.owner,
         "description": definition.description,
         "state": state,
-        "progress": round(progress, 4),
+        "progress": round(filled[0], 4),
+        "fill_left_s": filled[1],
         "runs": view.runs(plan),
         "reason": plan.spark.reason if evaluated_by_spark(plan) and plan.spark is not None else None,
         "window": view.window(plan),
@@ -106,18 +107,21 @@ def _describe_query(session: Session, definition: QueryDefinition, answer: Query
 
 def _state(
     session: Session, definition: QueryDefinition, plan: Plan, answer: QueryState | None, message: str | None
-) -> tuple[str, float]:
+) -> tuple[str, tuple[float, float | None]]:
+    """Its state, and what part of its history it has read, with the seconds left where they can be told."""
+    whole = (1.0, None)
     if definition.quarantined is not None:
-        return "FAILED", 1.0
+        return "FAILED", whole
     if definition.paused:
-        return "PAUSED", 1.0
+        return "PAUSED", whole
     if plan.kernel is not None and answer is None:
-        return "STARTING", 0.0
+        return "STARTING", (0.0, None)
     if message is not None:
-        return "FAILED", 1.0
-    if answer is not None and answer.filling is not None:
-        return "FILLING", answer.progress
-    return "FINISHED" if definition.id in session.standing.finished else "RUNNING", 1.0
+        return "FAILED", whole
+    filled = view_of(plan.operator).filled(session.standing.store, definition)
+    if filled is not None:
+        return "FILLING", filled
+    return "FINISHED" if definition.id in session.standing.finished else "RUNNING", whole
 
 
 def _reader_failure(session: Session, query_id: int) -> str | None:

@@ -13,7 +13,7 @@ from penstock.errors import PenstockError
 from penstock.expr.evaluate import evaluate_static
 from penstock.operators.aggregate.explain import result_slice_lines, scalar_slice_lines, slice_lines
 from penstock.operators.aggregate.rollups.notices import plan_lines, rollup_lines
-from penstock.operators.base.view import unheeded
+from penstock.operators.base.view import filled_text, unheeded
 from penstock.operators.sparksql.replan import with_text
 from penstock.sql import statements as st
 from penstock.sql.explain.notation import amount
@@ -131,7 +131,9 @@ def _kept(session: Session, name: str) -> list[str]:
         ]
         answer = store.answers[definition.id]
         if answer.plan.aggregation is not None:
-            lines += slice_lines(store.slices, definition.id, answer.plan.aggregation)
+            plan, most_mb = answer.plan.aggregation, session.settings.slices_memory_mb
+            segments = standing.listings.segments(plan.table_id, 0)
+            lines += slice_lines(store.slices, definition.id, plan, segments, most_mb)
         elif answer.top is not None:
             lines += result_slice_lines(store.slices, definition.id)
             lines += scalar_slice_lines(store.slices, definition.id, answer.scalars)
@@ -190,8 +192,9 @@ def _ran(session: Session, name: str) -> list[str]:
 def _measured(session: Session, name: str) -> list[str]:
     """The measured cost of a standing query and, where it answers, of an invocation now, which is not counted."""
     facts = as_told(describe_query(session, session.definition(name)))
-    done = f" ({facts['progress']:.0%} of its history read)" if facts["state"] == "FILLING" else ""
-    lines = [f"state: {facts['state']}{done}", f"cycle: {session.standing.store.cycle}"]
+    lines = [f"state: {facts['state']}", f"cycle: {session.standing.store.cycle}"]
+    if facts["state"] == "FILLING":
+        lines[0] += f" ({filled_text(facts['progress'], facts['fill_left_s'])})"
     if facts["matched"] is not None:
         lines.append(f"rows matched since registration: {facts['matched']}")
     if facts["state"] in ("RUNNING", "FINISHED") and facts["reason"] is None:

@@ -23,6 +23,7 @@ from penstock.catalog.state import CatalogState
 from penstock.cycle.definitions import loading
 from penstock.errors import PenstockError, error
 from penstock.expr.windows import FOREVER, RowsWindow, TimeWindow, Window
+from penstock.operators.aggregate.cell_estimate import check_cells_fit
 from penstock.operators.aggregate.rollups.rollup_read import find_match
 from penstock.operators.base.view import unheeded
 from penstock.operators.join.buffer_budget import check_join_fits
@@ -210,6 +211,7 @@ def _planned(
             session.evaluator.admit(plan.spark, coming)
     if plan.window_join is not None:
         check_join_fits(plan.window_join, session.folder.log, session.settings)
+    _check_cells(session, plan, state)
     start_us = _start_of(session, plan, state)
     # After the wait for own writes: a notice may depend on a table's NOW.
     notices = notices_of(session.standing, query.name, plan, query.facts.get("strategy"), state)
@@ -217,6 +219,14 @@ def _planned(
     text = plan_text(stored(plan))
     new = QueryDefinition(0, query.name, select.sql, text, tables, queries, functions, start_us, **query.facts)
     return new, notices
+
+
+def _check_cells(session: Session, plan: Plan, state: CatalogState) -> None:
+    """Refuse an aggregate with a window that cannot fit."""
+    if plan.aggregation is not None and plan.aggregation.table_id in state.tables_by_id:
+        table_id, most_mb = plan.aggregation.table_id, session.settings.slices_memory_mb
+        segments = session.standing.listings.segments(table_id, 0)
+        check_cells_fit(plan.aggregation, segments, state.rows(table_id), most_mb)
 
 
 def stored(plan: Plan) -> dict[str, Any]:

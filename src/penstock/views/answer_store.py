@@ -347,6 +347,13 @@ class AnswerStore:
         for query_id in self.slices.give_up(most_mb << 20):
             self._fail(query_id, f"the slices of its groups take more than {most_mb} MB with those of others")
 
+    def note_fill(self, query_id: int, most_rows: int) -> None:
+        """Note whether more rows of an aggregate's history have no cells than these: then it is FILLING."""
+        answer, rows = self.answers.get(query_id), 0
+        if answer is not None and answer.answers and answer.top is None and self.offset is not None:
+            rows = self.slices.missing_rows(query_id, answer.reach, self.state, self.offset.data)
+        self.slices.note_fill(query_id, rows if rows > most_rows else 0)
+
     def _fail(self, query_id: int, why: str) -> None:
         answer = self.answers.get(query_id)
         if answer is None:

@@ -90,6 +90,7 @@ class StandingQueries:
         self.ready = CurrentRows()
         self.samples = SampleCache()
         self._torn = False  # whether the store has part of a cycle
+        self.snapshot_due = False  # whether there is something that took long to make, and that no record has
 
     def load(self) -> None:
         """Fold what the commit records hold: after this every answer is what it was before the restart."""
@@ -97,9 +98,24 @@ class StandingQueries:
         snapshot, cycles = self.commits.foundation()
         if snapshot is not None:
             self._fold(snapshot)
+        newest = max(self.commits.snapshots(), default=0)
         for cycle in cycles:
             self._fold(self.commits.read(cycle))
+            if cycle == newest:
+                self._take_cells(newest)
         self.result_files.remove_orphans(self.commits)
+
+    def _take_cells(self, snapshot: int) -> None:
+        """Take the cells of a snapshot: they have the history that Spark sliced since the snapshot that the start began with."""
+        try:
+            record = self.commits.read_snapshot(snapshot)
+        except PenstockError as failure:
+            _log.warning("histories are filled again: %s", failure)
+            return
+        with self._lock:
+            self.store.slices.take_cells(record.payloads("slices"))
+            for query_id in list(self.store.slices.fills):
+                self.store.note_fill(query_id, self.settings.answer_read_max_rows)
 
     def _new_store(self) -> AnswerStore:
         def listed(table_id: int) -> list[Segment]:
@@ -149,7 +165,8 @@ class StandingQueries:
             # It goes through all queries, and most of what it finds can wait.
             if record.cycle % (self.intervals.trim_cycles * (1 + len(self.store.answers) // QUERIES_PER_TRIM)) == 0:
                 self._trim()
-        if record.cycle % self.intervals.snapshot_cycles == 0:
+        if self.snapshot_due or record.cycle % self.intervals.snapshot_cycles == 0:
+            self.snapshot_due = False
             with self._lock:
                 self.result_files.compact(self.store)
                 snapshot = self.store.to_snapshot()
@@ -183,6 +200,9 @@ class StandingQueries:
             for query_id in store.touched:
                 answer = store.answers.get(query_id)
                 answering = answer is not None and answer.answers
+                # One that has answered goes on: a request has Spark read what a longer window needs.
+                if query_id in store.slices.fills or self.windows.at(query_id, record.cycle - 1) is None:
+                    store.note_fill(query_id, self.settings.answer_read_max_rows)
                 self.windows.note(record.cycle, query_id, answer.window if answer is not None and answering else None)
                 if answer is None:
                     self.storage_choice.forget(query_id)

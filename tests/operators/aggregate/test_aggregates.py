@@ -184,7 +184,7 @@ def test_an_answer_that_was_asked_for_before_its_query_was_over_budget_fails_ins
     pipe.push(*(float(i) for i in range(1000)))
     pipe.engine.drain()
     held = pipe.db.standing.held("many")
-    pipe.push(*(float(i) for i in range(1000, 20000)))
+    pipe.push(*(float(i) for i in range(1000, 60_000)))
     pipe.engine.drain()
     assert pipe.db.query("many")["state"] == "FAILED"
     with pytest.raises(PenstockError) as refused:

@@ -84,11 +84,8 @@ def test_a_new_standing_aggregate_has_its_history_sliced_by_workers(history: His
         " FROM probes GROUP BY place BEGIN (NOW - 900 SECONDS) END (NOW)"
     )
     history.pipe.engine.drain()
-    first = history.pipe.db.invoke("totals")
+    first = history.pipe.db.invoke("totals")  # waits a little for the fill
     assert sorted(rows_of(first.table)) == totals(history, 900)
-    assert first.notices == (
-        f"the answer needs more than {MOST:,} rows of the log: Spark read them (answer_read_max_rows)",
-    )
     assert history.jobs == jobs + 1 and history.read() - before <= MOST
     # What the job found is kept: the next answer reads the edges of its window only.
     again = history.pipe.db.invoke("totals")

@@ -10,12 +10,15 @@ from typing import ClassVar
 import pyarrow as pa
 
 from penstock.errors import error
+from penstock.expr.windows import TimeWindow
 from penstock.operators.aggregate.approximate.brackets import CellSum, unsliced
+from penstock.operators.aggregate.cell_estimate import count_groups, estimate_cells
 from penstock.operators.aggregate.correlated import with_inner
 from penstock.operators.aggregate.edge_rows import EdgeLook, concat_rows
 from penstock.operators.aggregate.family import FamilyStore, numbered_cells
 from penstock.operators.aggregate.groups import Groups
 from penstock.operators.aggregate.history import (
+    FILL_PIECES,
     READ_ROWS,
     InPeriods,
     SliceRequest,
@@ -33,6 +36,7 @@ from penstock.operators.aggregate.partials.cell_sums import (
     merge_combined,
 )
 from penstock.operators.aggregate.partials.cells import no_cells
+from penstock.operators.aggregate.partials.tiles import CutSlot, refined_width
 from penstock.operators.aggregate.rollups.notices import RolledUpNote, note_of
 from penstock.operators.aggregate.rollups.rollup_read import RollupRange, RollupSource
 from penstock.operators.aggregate.rows import answer_table, with_values
@@ -45,6 +49,7 @@ from penstock.operators.base.row_order import sorted_rows
 from penstock.operators.base.table_answer import TableAnswer
 from penstock.operators.select.window_cut import WindowAt
 from penstock.sql.plan import AggregatePlan
+from penstock.streams.log.segments import first_within
 from penstock.views.answer_store import AnswerStore
 
 Reader = Callable[[], LogReader]
@@ -230,7 +235,7 @@ class AggregateAt(TableAnswer):
         self, log_reader: LogReader, measures: tuple[Measure, ...], look: CellRange
     ) -> tuple[dict[Measure, list[CellSum]], Groups]:
         """What is known in cells, after all of the history that the window reaches has been sliced."""
-        first = max(self.reach, look.floor)
+        first, refined = max(self.reach, look.floor), False
         while True:
             with self.locked() as store:
                 family, panes = self._family(store), self.plan.panes
@@ -238,7 +243,8 @@ class AggregateAt(TableAnswer):
                 known = tuple(m for m in measures if m in family.measures)
                 family.reach_back(known, look.low)
                 gaps = family.missing(known, first, look.head) if look.head > first else []
-                if not gaps:
+                cut = family.unrefined(known, look) if not gaps and not refined else {}
+                if not gaps and not cut:
                     whole = replace(look, floor=first)
                     return {
                         m: family.look(m, look, panes) if m in known else [unsliced(m.make(), whole, panes)]
@@ -247,13 +253,61 @@ class AggregateAt(TableAnswer):
                 store.check_room(self.query_id)
             for (low, high), needed in gaps:
                 self._slice(log_reader, needed, low, high)
+            for slot, needed in cut.items():
+                self._refine(log_reader, slot, needed)
+            refined = bool(cut)  # a slot that got rows meanwhile is read row by row
+
+    def _refine(self, log_reader: LogReader, slot: CutSlot, measures: list[Measure]) -> None:
+        """Slice the rows of a wide slot into finer cells."""
+        period = (slot.start, slot.start + slot.width)
+        keep = InPeriods((period,), slot.start, slot.start + slot.width - 1)
+        request = SliceRequest(family_of(self.plan), tuple(measures), refined_width(slot.width), keep)
+        ranges = ranges_with(log_reader, (slot.first, slot.last + 1), (period,))
+        found = list(slice_log(log_reader, request, ranges))
+        with self.locked() as store:
+            self._family(store).refine(slot, measures, found)
+
+    def fill(self) -> None:
+        """Slice a part of the history that has no cells yet; Spark's workers do it."""
+        for each in (self, *self.scalars):
+            if isinstance(each.instant.window, TimeWindow):
+                read_log(each._fill, each.reader, each.fresh)
+
+    def _fill(self, log_reader: LogReader) -> None:
+        with self.locked() as store:
+            family = self._family(store)
+            known = tuple(m for m in measures_of(self.plan) if m in family.measures)
+            first = max(self.reach, self.instant.floor)
+            gaps = family.missing(known, first, self.instant.head) if self.instant.head > first else []
+        room = FILL_PIECES * READ_ROWS
+        for (low, high), needed in gaps:
+            end = min(high, low + room)
+            if low < end:
+                self._slice(log_reader, needed, low, end)
+            room -= end - low
 
     def _slice(self, log_reader: LogReader, measures: list[Measure], first: int, end: int) -> None:
         """Slice a range that has no cells yet. Each part is stored at once, so nothing is read again if this stops half-way."""
-        request = SliceRequest(family_of(self.plan), tuple(measures), slice_width(self.plan.panes))
         pieces = [(low, min(end, low + READ_ROWS)) for low in range(first, end, READ_ROWS)]
-        # As many rows as are read at a time; nothing where retention has taken them meanwhile.
-        for piece, sliced in slice_pieces(log_reader, request, pieces):
+        for width, some in self._widths(log_reader, measures, pieces):
+            request = SliceRequest(family_of(self.plan), tuple(measures), width)
+            # As many rows as are read at a time; nothing where retention has taken them meanwhile.
+            for piece, sliced in slice_pieces(log_reader, request, some):
+                with self.locked() as store:
+                    store.check_room(self.query_id)
+                    self._family(store).put(measures, piece, sliced)
+
+    def _widths(
+        self, log_reader: LogReader, measures: list[Measure], pieces: list[Range]
+    ) -> list[tuple[int, list[Range]]]:
+        """How wide pieces of the log are sliced: older ones at once as wide as their cells will be."""
+        fine, wide, segments = slice_width(self.plan.panes), 0, log_reader.segments()
+        full = None
+        if pieces[-1][1] - pieces[0][0] > READ_ROWS // 2:
+            full = estimate_cells(self.plan, segments, count_groups(family_of(self.plan), log_reader.static))
+        if full is not None:
             with self.locked() as store:
-                store.check_room(self.query_id)
-                self._family(store).put(measures, piece, sliced)
+                wide = max((w for w in full.levels if self._family(store).may_have(measures, w)), default=0)
+        old = first_within(segments, 2 * wide) if wide > fine else 0
+        cut = sum(end <= old for _, end in pieces)
+        return [(width, some) for width, some in ((wide, pieces[:cut]), (fine, pieces[cut:])) if some]

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from penstock.expr.windows import RowsWindow
+from penstock.operators.aggregate.cell_estimate import estimate_cells
+from penstock.operators.aggregate.family import FamilyStore, MeasureStore
 from penstock.operators.aggregate.over_joins.slices import SLICE_US
+from penstock.operators.aggregate.partials.tiles import TileStore
 from penstock.operators.aggregate.shape import measures_of, slice_width
 from penstock.operators.aggregate.state import SliceStore
 from penstock.operators.aggregate.within import WithinStats
 from penstock.sql.explain.notation import amount
 from penstock.sql.plan import AggregatePlan, ScalarSubquery
+from penstock.streams.log.segments import Segment
 from penstock.types import format_duration
 
 
-def slice_lines(store: SliceStore, query_id: int, plan: AggregatePlan) -> list[str]:
-    lines = _own_slice_lines(store, query_id, plan)
+def slice_lines(
+    store: SliceStore, query_id: int, plan: AggregatePlan, segments: Sequence[Segment], most_mb: int
+) -> list[str]:
+    """`segments`: of its table's log. `most_mb`: the memory for all cells."""
+    lines = _own_slice_lines(store, query_id, plan, segments, most_mb)
     return [*lines, *scalar_slice_lines(store, query_id, plan.scalars)]
 
 
@@ -26,7 +35,9 @@ def scalar_slice_lines(store: SliceStore, query_id: int, scalars: tuple[ScalarSu
     return lines
 
 
-def _own_slice_lines(store: SliceStore, query_id: int, plan: AggregatePlan) -> list[str]:
+def _own_slice_lines(
+    store: SliceStore, query_id: int, plan: AggregatePlan, segments: Sequence[Segment] = (), most_mb: int = 0
+) -> list[str]:
     if isinstance(plan.window, RowsWindow):
         return ["  slices: none, the newest rows are read on request"]
     family = store.of(plan)
@@ -37,11 +48,31 @@ def _own_slice_lines(store: SliceStore, query_id: int, plan: AggregatePlan) -> l
     cut = f"{format_duration(slice_width(plan.panes))} wide" if plan.latch is None else "pieces of the log, not of time"
     return [
         f"  slices: {cut}, {partials}, {amount(len(family.groups), 'group', 'groups')}",
+        *_level_lines(known, plan, family, segments, most_mb),
         f"    rows and groups shared by {amount(len(users), 'query', 'queries')}, partials by"
         f" {', '.join(str(len(each.users)) for each in known)}",
         f"    memory: {sum(each.cells.nbytes for each in known)} bytes, its share {store.memory_of(query_id)}",
         *_kept_lines(store.said.kept.get(query_id)),
     ]
+
+
+def _level_lines(
+    known: list[MeasureStore], plan: AggregatePlan, family: FamilyStore, segments: Sequence[Segment], most_mb: int
+) -> list[str]:
+    """The widths of the cells, their bytes, and what a full window would take."""
+    largest = max(known, key=lambda each: len(each.cells)).cells
+    if not isinstance(largest, TileStore) or not len(largest):
+        return []
+    levels = ", ".join(f"{count:,} of {format_duration(width)}" for width, count in largest.levels.items())
+    each = sum(store.cells.nbytes for store in known) / sum(len(store.cells) for store in known)
+    lines = [f"    cells per partial: {levels}; {each:.0f} bytes each"]
+    full = estimate_cells(plan, segments, max(1, len(family.groups)))
+    if full is not None:
+        lines.append(
+            f"    a full window: about {full.cells:,} cells per partial, {full.nbytes / 1e6:,.1f} MB of"
+            f" {most_mb:,} MB (slices_memory_mb), at {full.rate:,.3g} rows/s"
+        )
+    return lines
 
 
 def result_slice_lines(store: SliceStore, query_id: int) -> list[str]:

@@ -13,7 +13,7 @@ from penstock.operators.aggregate.groups import Groups
 from penstock.operators.aggregate.partials.base import Ints
 from penstock.operators.aggregate.partials.cell_sums import CellRange, Panes, choose_cells, combine
 from penstock.operators.aggregate.partials.cells import Cells, CellStore, distinct_groups
-from penstock.operators.aggregate.partials.tiles import ALWAYS, TileStore
+from penstock.operators.aggregate.partials.tiles import ALWAYS, CutSlot, TileStore, may_be_slot
 from penstock.operators.aggregate.shape import Family, Measure, measure_name
 from penstock.operators.aggregate.slicer import SlicedFamily
 from penstock.operators.base.ranges import Range, Ranges, joined, outside
@@ -50,6 +50,24 @@ class FamilyStore:
             if isinstance(cells, TileStore) and low_us < cells.since_us:
                 self.give_up(measure)
 
+    def unrefined(self, measures: tuple[Measure, ...], look: CellRange) -> dict[CutSlot, list[Measure]]:
+        """Wide slots with rows far apart that a look cuts, with the measures that need them in finer cells."""
+        found: dict[CutSlot, list[Measure]] = {}
+        for measure in measures:
+            cells = self.measures[measure].cells
+            for slot in cells.unrefined(look) if isinstance(cells, TileStore) else ():
+                if slot.first >= look.floor:
+                    found.setdefault(slot, []).append(measure)
+        return found
+
+    def refine(self, slot: CutSlot, measures: list[Measure], parts: list[SlicedFamily]) -> None:
+        """Take in the finer cells of a slot."""
+        renumbered = [numbered_cells(self.groups, sliced) for sliced in parts]
+        for place, measure in enumerate(measures):
+            known = self.measures.get(measure)
+            if known is not None and isinstance(known.cells, TileStore):
+                known.cells.refine(slot, [cells[place] for cells in renumbered])
+
     def missing(self, measures: tuple[Measure, ...], first: int, head: int) -> list[tuple[Range, list[Measure]]]:
         """Ranges of the log that some of the measures do not cover yet."""
         found: dict[Range, list[Measure]] = {}
@@ -81,6 +99,14 @@ class FamilyStore:
                 if isinstance(known.cells, TileStore):
                     known.cells.since_us = max(known.cells.since_us, told.about.get("since_us", ALWAYS))
                 known.covered = joined([*known.covered, *told.ranges])
+
+    def take_cells(self, told: payload.CellBatch) -> None:
+        """Take the cells of a snapshot in place of those that are known, where they are of more rows."""
+        for measure, known in self.measures.items():
+            inside = all(not outside(tuple(told.ranges), *covered) for covered in known.covered)
+            if measure_name(measure) in told.measures and inside:
+                self.give_up(measure)
+        self.fold(told)
 
     def told_cells(self, told: payload.CellBatch, name: str, measure: Measure, numbers: Ints) -> Cells:
         return told.cells(name, self.measures[measure].cells.partial, numbers)
@@ -118,6 +144,17 @@ class FamilyStore:
         if isinstance(cells, TileStore) and isinstance(known.cells, TileStore):
             cells.keep_panes(known.cells.pane_us)
         known.cells, known.covered = cells, ()
+
+    def may_have(self, measures: list[Measure], width: int) -> bool:
+        """Whether cells of a width may be put for all of the measures."""
+        stores = [self.measures[measure].cells for measure in measures if measure in self.measures]
+        return all(isinstance(cells, TileStore) and may_be_slot(width, cells.pane_us) for cells in stores)
+
+    def release(self) -> None:
+        """Forget what can be made again from cells and the log."""
+        for known in self.measures.values():
+            if isinstance(known.cells, TileStore):
+                known.cells.release()
 
     def doubt(self, measure: Measure) -> None:
         """Something failed while rows were read: everything is sliced again."""

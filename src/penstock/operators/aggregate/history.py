@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -18,8 +19,29 @@ from penstock.operators.base.log_reader import LogReader
 from penstock.operators.base.ranges import Range, joined
 
 READ_ROWS = 1 << 18
+FILL_PIECES = 1
+"""A job of a fill slices so many pieces of READ_ROWS rows, each in a task of its own: one, so that it takes one processor."""
 Keep = Callable[[Ints, Ints], np.ndarray]
 """Which rows count, by their times and their positions in the log. Picklable: workers get it, too."""
+
+
+@dataclass(slots=True)
+class HistoryFill:
+    """A history that Spark's workers slice for a query, which is FILLING meanwhile."""
+
+    rows: int
+    left: int
+    _began_s: float = field(default_factory=time.monotonic)
+
+    @property
+    def progress(self) -> float:
+        return 1.0 - self.left / self.rows
+
+    @property
+    def seconds_left(self) -> float | None:
+        """An estimate by the pace so far; None before there is one."""
+        done = self.rows - self.left
+        return self.left * (time.monotonic() - self._began_s) / done if done else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,18 +14,20 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.cache import Cache
+from penstock.catalog.state import CatalogState
 from penstock.cycle.commit_files import ResultRow
 from penstock.cycle.folder import DataFolder
-from penstock.expr.windows import FOREVER
+from penstock.expr.windows import FOREVER, TimeWindow
 from penstock.operators.aggregate import payload
 from penstock.operators.aggregate.edge_rows import EdgeCache
 from penstock.operators.aggregate.family import FamilyStore, MeasureStore
+from penstock.operators.aggregate.history import HistoryFill
 from penstock.operators.aggregate.latch import LatchFamily
 from penstock.operators.aggregate.over_joins.family import ResultsFamily
 from penstock.operators.aggregate.partials.tiles import TileStore
 from penstock.operators.aggregate.shape import Measure, family_name, family_of, measure_name, measures_of
 from penstock.operators.aggregate.within import AnswerCache
-from penstock.operators.base.ranges import from_position
+from penstock.operators.base.ranges import from_position, joined
 from penstock.operators.base.state import OperatorState
 from penstock.operators.select.window_cut import WindowAt
 from penstock.sql.plan import AggregatePlan, Plan, QueryAggregatePlan
@@ -54,6 +56,7 @@ class SliceStore(OperatorState):
         ] = {}  # by query and generation of its join's results
         self.said = AnswerCache()
         self.edges = EdgeCache()
+        self.fills: dict[int, HistoryFill] = {}  # of queries that are FILLING
         self.large: Cache[AnswerKey, tuple[AggregatePlan, pa.Table]] = Cache(most_bytes=LARGE_BYTES)  # whole answers
         self._rows_before: dict[int, int] = {}  # how many rows a query's family had when the query was registered
 
@@ -105,6 +108,7 @@ class SliceStore(OperatorState):
 
     def drop(self, query_id: int) -> None:
         self._of_results.pop(query_id, None)
+        self.fills.pop(query_id, None)
         self.take(query_id, None)
 
     def _leave(self, query_id: int, gone: Iterable[tuple[str, Measure]]) -> None:
@@ -115,6 +119,27 @@ class SliceStore(OperatorState):
                 del family.measures[measure]
             if not family.measures:
                 del self.families[name]
+
+    def missing_rows(self, query_id: int, reach: int, state: CatalogState, heads: Mapping[int, int]) -> int:
+        """How many rows of the log, up to these heads, a query needs that have no cells yet."""
+        plan = self._plans.get(query_id)
+        rows = 0
+        for each in (*((plan,) if plan is not None else ()), *self._beside.get(query_id, ())):
+            if each.latch is None and isinstance(each.window, TimeWindow):
+                first = max(reach, state.retention(each.table_id))
+                gaps = self.of(each).missing(measures_of(each), first, max(first, heads.get(each.table_id, 0)))
+                rows += sum(end - low for low, end in joined(gap for gap, _ in gaps))
+        return rows
+
+    def note_fill(self, query_id: int, rows: int) -> None:
+        """So many rows of a query's history are left for Spark's workers to slice; none: it is not FILLING any more."""
+        fill = self.fills.get(query_id)
+        if not rows:
+            self.fills.pop(query_id, None)
+        elif fill is None:
+            self.fills[query_id] = HistoryFill(rows, rows)
+        else:
+            fill.left = min(rows, fill.rows)
 
     def keeps(self, plan: AggregatePlan) -> bool:
         """Whether a query uses cells of this plan's family."""
@@ -150,6 +175,14 @@ class SliceStore(OperatorState):
         if family is not None:
             family.rows += row[2]
             family.fold(told)
+
+    def take_cells(self, payloads: Iterable[bytes]) -> None:
+        """Take the cells of a snapshot in place of those that are known, where they are of more rows."""
+        for data in payloads:
+            told = payload.from_bytes(data)
+            family = self.families.get(told.family)
+            if family is not None and family.family.latch is None:
+                family.take_cells(told)
 
     def users_of(self, data: bytes | None) -> set[int]:
         """The queries that use a payload's cells."""
@@ -193,6 +226,8 @@ class SliceStore(OperatorState):
         gone: set[int] = set()
         if self.nbytes + self.edges.nbytes + self.large.nbytes > most_bytes:
             self.edges.clear()
+            for family in self.families.values():
+                family.release()
             self.large.clear()
         while self.nbytes > most_bytes:
             largest = max(self._all_families(), key=lambda family: family.nbytes)

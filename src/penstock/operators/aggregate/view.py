@@ -206,6 +206,16 @@ class AggregateView(View):
     def memory(self, store: AnswerStore, query_id: int) -> int:
         return store.slices.memory_of(query_id)
 
+    def is_resting(self, store: AnswerStore, query: QueryDefinition) -> bool:
+        return query.id in store.slices.fills or super().is_resting(store, query)
+
+    def is_ready(self, store: AnswerStore, query: QueryDefinition) -> bool:
+        return query.id not in store.slices.fills and super().is_ready(store, query)
+
+    def filled(self, store: AnswerStore, query: QueryDefinition) -> tuple[float, float | None] | None:
+        fill = store.slices.fills.get(query.id)
+        return (fill.progress, fill.seconds_left) if fill is not None else super().filled(store, query)
+
     def runs(self, plan: Plan) -> str:
         return "slices"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -21,6 +22,7 @@ from penstock.operators.select.current_rows import CurrentRows
 from penstock.operators.select.storage_choice import StorageChoice
 from penstock.settings import Settings
 from penstock.sql.plan import Plan, evaluated_by_spark
+from penstock.types import format_duration
 from penstock.views.answer_store import AnswerStore
 from penstock.views.feed import CommitFeed, Mark
 from penstock.views.query_state import QueryState
@@ -109,7 +111,12 @@ class View(ABC):
 
     def not_ready(self, store: AnswerStore, query: QueryDefinition) -> PenstockError:
         """The error where it has none yet."""
-        return filling(query.name, store.answers.get(query.id))
+        return filling(query.name, self.filled(store, query))
+
+    def filled(self, store: AnswerStore, query: QueryDefinition) -> tuple[float, float | None] | None:
+        """What part of its history a FILLING query has read, and about how many seconds are left; None: it is not FILLING."""
+        answer = store.answers.get(query.id)
+        return (answer.progress, None) if answer is not None and answer.filling is not None else None
 
     def failure(self, store: AnswerStore, query: QueryDefinition) -> PenstockError | None:
         """The error of a FAILED query."""
@@ -153,12 +160,20 @@ def failed(condition: str, message: str) -> PenstockError:
     return PenstockError(condition, message, hint=_MENDING.get(condition))
 
 
-def filling(name: str, answer: QueryState | None) -> PenstockError:
+def filling(name: str, filled: tuple[float, float | None] | None) -> PenstockError:
     """The error for a query that reads its history."""
-    if answer is None:
+    if filled is None:
         return error("query_not_found", query=name, hint="it was dropped")
-    detail = f'query "{name}" is FILLING its window: {answer.progress:.0%} of its history read'
+    progress, seconds_left = filled
+    detail = f'query "{name}" is FILLING its window: {filled_text(progress, seconds_left)}'
     return error("not_ready", detail=detail, hint="ask again in a moment")
+
+
+def filled_text(progress: float, seconds_left: float | None) -> str:
+    left = (
+        "" if seconds_left is None else f", about {format_duration(max(1, math.ceil(seconds_left)) * 1_000_000)} left"
+    )
+    return f"{progress:.0%} of its history read{left}"
 
 
 def cycle_gone(views: AnswerOwner, query_id: int, cycle: int) -> PenstockError:

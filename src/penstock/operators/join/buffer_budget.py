@@ -11,7 +11,7 @@ from pathlib import Path
 from penstock.errors import error
 from penstock.settings import Settings
 from penstock.sql.plan import JoinPlan
-from penstock.streams.log.segments import list_readable
+from penstock.streams.log.segments import list_readable, rows_within
 
 BYTES_PER_ROW = 40
 REFUSED_BEYOND = 16
@@ -19,7 +19,7 @@ REFUSED_BEYOND = 16
 
 def check_join_fits(plan: JoinPlan, log: Path, settings: Settings) -> None:
     """Raise over_budget where a join's windows hold far more rows than the memory for joins."""
-    rows = sum(_rows_within(log, i.table_id, _reach(plan, place)) for place, i in enumerate(plan.inputs))
+    rows = sum(rows_within(list_readable(log, i.table_id), _reach(plan, place)) for place, i in enumerate(plan.inputs))
     needed, limit = rows * BYTES_PER_ROW, REFUSED_BEYOND * max(1, settings.join_memory_mb) << 20
     if needed > limit:
         raise error(
@@ -32,15 +32,3 @@ def check_join_fits(plan: JoinPlan, log: Path, settings: Settings) -> None:
 def _reach(plan: JoinPlan, place: int) -> int:
     bounds = [row[place] for row in plan.bounds] + list(plan.bounds[place])
     return max(b for b in bounds if b is not None)
-
-
-def _rows_within(log: Path, table_id: int, reach_us: int) -> int:
-    """About how many rows of a table lie in the newest stretch of its time that is so long."""
-    segments = list_readable(log, table_id)
-    newest = max((s.max_ts for s in segments), default=0)
-    rows = 0.0
-    for segment in segments:
-        span = max(1, segment.max_ts - segment.min_ts)
-        inside = min(span, segment.max_ts - (newest - reach_us))
-        rows += max(0.0, inside / span) * (segment.end - segment.first)
-    return int(rows)

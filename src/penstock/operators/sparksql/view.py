@@ -75,7 +75,7 @@ class SparkSqlView(View):
     def not_ready(self, store: AnswerStore, query: QueryDefinition) -> PenstockError:
         answer = store.answers.get(query.id)
         if answer is not None and not answer.ready:
-            return filling(query.name, answer)
+            return filling(query.name, (answer.progress, None))
         detail = f'query "{query.name}" has not been evaluated yet'
         return error("not_ready", detail=detail, hint="ask again in a moment")
 

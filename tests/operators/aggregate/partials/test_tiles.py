@@ -88,14 +88,24 @@ def test_a_sum_of_tiles_is_that_of_the_cells(partial: Partial, seed: int, monkey
     monkeypatch.setattr(tiles, "CELL_ROWS", 1000)
     monkeypatch.setattr(cell_sums, "BLOCK_CELLS", [10, 1 << 20][seed % 2])
     monkeypatch.setattr(tiles, "SLOT_ROWS", [0, 30, 300, 1 << 20][seed % 4])
+    refines = seed % 4 == 2
+    if refines:
+        monkeypatch.setattr(tiles, "MANY_CELLS", 0)
+        monkeypatch.setattr(tiles, "SLOT_POSITIONS", 5)
+        monkeypatch.setattr(tiles, "REFINED_US", 10)
     rows = Rows(seed, partial, span=5000, groups=[1, 4, 30][seed % 3])
     if seed % 2:
         assert rows.tiled.keep_panes(600)
-    used = 0
+    used, refined = 0, 0
     for _ in range(60):
         rows.put()
         panes = rows.chance.choice([None, Panes(1000, 500), Panes(200, 200)])
         look = rows.look(panes)
+        cut = rows.tiled.unrefined(look) if refines else []
+        for slot in cut:
+            own = [p for p, row in enumerate(rows.rows) if slot.start <= row[0] < slot.start + slot.width]
+            rows.tiled.refine(slot, [rows.cells(own, tiles.refined_width(slot.width))])
+        refined += len(cut) - len(rows.tiled.unrefined(look)) if cut else 0
         added_up, rest = rows.tiled.look(look, panes)
         if rows.chance.random() < 0.3:
             rows.put()  # what comes after a look does not change it
@@ -111,7 +121,7 @@ def test_a_sum_of_tiles_is_that_of_the_cells(partial: Partial, seed: int, monkey
         found = merge_combined([lines, combine(rows.cells(read, width), partial, panes)], partial)
         wanted = combine(rows.cells(rows.inside(look), width), partial, panes)
         assert finished(partial, found) == finished(partial, wanted)
-    assert used
+    assert used and bool(refined) == refines
     assert int(rows.tiled.view().rows.sum()) == len(rows.rows)
 
 

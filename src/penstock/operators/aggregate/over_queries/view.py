@@ -39,7 +39,8 @@ class QueryAggregateView(View):
         return read is None or read.error is not None or read.ready
 
     def not_ready(self, store: AnswerStore, query: QueryDefinition) -> PenstockError:
-        return filling(query.name, _read(store, query))
+        read = _read(store, query)
+        return filling(query.name, (read.progress, None) if read is not None else None)
 
     def failure(self, store: AnswerStore, query: QueryDefinition) -> PenstockError | None:
         own = store.reader_failures.get(query.id)

@@ -4,20 +4,23 @@ A *slot* is the time of one slice. A tile never changes: cells that come for it 
 stay apart, as they came: so an answer at one of the last cycles can leave out the rows that came after it.
 
 Where readings are few, slots grow wide: an older tile with few rows per cell becomes one slot of the next level. Where an edge of a window
-cuts that slot, so few rows are soon read (`edge_rows`). So sensors that send once a minute have cells of an hour.
+cuts that slot, so few rows are soon read (`edge_rows`). So sensors that send once a minute have cells of an hour. A store with very many
+cells has wide slots of many rows, too; where an edge cuts one of them, it is made again in finer slots, once (`refine`).
 """
 
 from __future__ import annotations
 
 import math
 from bisect import insort
+from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 
 import numpy as np
 
+from penstock.cache import Cache
 from penstock.expr.windows import FOREVER
 from penstock.operators.aggregate.partials.base import Ints, Mergeable, Numbers
 from penstock.operators.aggregate.partials.cell_sums import (
@@ -33,8 +36,8 @@ from penstock.operators.aggregate.partials.cell_sums import (
 )
 from penstock.operators.aggregate.partials.cells import Cells, concat_cells, distinct_groups, no_cells
 
-TILE_SLOTS = (60, 10, 1)
-"""How many slots a tile may span: fewer where a slot has many groups."""
+TILE_SLOTS, TILE_HOURS = (60, 10, 1), (24, 6, 1)
+"""How many slots, or hours, a tile may span: fewer where a slot has many groups."""
 TILE_CELLS = 1 << 18
 RECENT = 16
 """So many of the last batches of cells stay apart."""
@@ -43,12 +46,31 @@ SLOT_ROWS = 1 << 14
 """A slot is made as wide as a tile while it has no more rows than this: so many are read where a window cuts it."""
 SLOT_POSITIONS = 1 << 16
 """And while its rows lie so near to each other in the log: what lies between them is read, too."""
+MANY_CELLS, WIDE_ROWS = 1 << 22, 1 << 20
+"""With so many cells, a slot may have so many rows, wherever in the log."""
+REFINED_US, REFINED_BYTES = 1_000_000, 64 << 20
+"""Where an edge cuts a slot with rows further apart than SLOT_POSITIONS, it is made again in slots of this width; so many bytes of those are kept."""
 CELL_ROWS = 4
-"""And while its cells have no more rows than this on average: otherwise little is saved by wider ones."""
-SLOT_MAX_US = 3_600_000_000
+"""And while its cells have no more rows than this on average, or it has one slot: otherwise little is saved by wider ones."""
+HOUR_US, SLOT_MAX_US = 3_600_000_000, 24 * 3_600_000_000
 ALWAYS = -(1 << 63)
 """Before every time that a window may begin at."""
 _SMALL = np.iinfo(np.int32)
+
+
+def tile_slots(width: int) -> tuple[int, ...]:
+    """How many slots of a width a tile may span."""
+    return TILE_HOURS if width == HOUR_US else TILE_SLOTS
+
+
+def refined_width(width: int) -> int:
+    """The width of the slots that a slot is made again in."""
+    return math.gcd(width, REFINED_US)
+
+
+def may_be_slot(width: int, pane_us: int) -> bool:
+    """Whether slots may be so wide: none is of two panes; 0: there are no panes."""
+    return width <= SLOT_MAX_US and pane_us % width == 0
 
 
 class CellTile:
@@ -126,7 +148,7 @@ class CellLevel:
         self.width = width
         self.partial = partial
         self.tiles: dict[int, CellTile] = {}  # by start, ascending
-        self._slots = TILE_SLOTS[0]
+        self._slots = tile_slots(width)[0]
 
     @property
     def tile_us(self) -> int:
@@ -137,7 +159,8 @@ class CellLevel:
         largest = self._put(cells)
         while largest > TILE_CELLS and self._slots > 1:
             # Each merge writes a whole tile.
-            self._slots = TILE_SLOTS[TILE_SLOTS.index(self._slots) + 1]
+            fewer = tile_slots(self.width)
+            self._slots = fewer[fewer.index(self._slots) + 1]
             known, self.tiles = self.tiles, {}
             largest = max(self._put(tile.cells(self.partial)) for tile in known.values())
         self._order()
@@ -156,14 +179,14 @@ class CellLevel:
             largest = max(largest, len(merged))
         return largest
 
-    def take_sparse(self, before: int) -> list[Cells]:
+    def take_sparse(self, before: int, most_rows: int, most_positions: int) -> list[Cells]:
         """Take out the tiles that end before a time and have few rows, each as one slot."""
         sparse = {
             start: tile.summed(self.partial, start, self.tile_us)
             for start, tile in self.tiles.items()
             if start + self.tile_us <= before
-            and tile.row_count <= min(SLOT_ROWS, CELL_ROWS * len(tile))
-            and tile.lasts.max() - tile.firsts.min() < SLOT_POSITIONS
+            and tile.row_count <= (most_rows if len(tile.slots) == 1 else min(most_rows, CELL_ROWS * len(tile)))
+            and tile.lasts.max() - tile.firsts.min() < most_positions
         }
         if sparse:
             self.tiles = {start: tile for start, tile in self.tiles.items() if start not in sparse}
@@ -239,6 +262,12 @@ class LevelIndex:
         sums, bounds = self._sums
         return sums.take(np.repeat(tiles, np.diff(bounds)))
 
+    def slot_rows(self, place: int) -> int:
+        """How many rows a slot has."""
+        at = int(np.searchsorted(self.bounds, place, side="right")) - 1
+        tile, own = self.tiles[at], place - int(self.bounds[at])
+        return int(tile.rows[tile.bounds[own] : tile.bounds[own + 1]].sum())
+
     @cached_property
     def _tile_bytes(self) -> int:
         return sum(tile.nbytes(self.partial) for tile in self.tiles) + 3 * self.slots.nbytes
@@ -278,6 +307,17 @@ def bytes_of(cells: Cells, partial: Mergeable) -> int:
     return 6 * cells.starts.nbytes + partial.nbytes(cells.state)
 
 
+@dataclass(frozen=True, slots=True)
+class CutSlot:
+    """A wide slot that an edge of a window cuts, with the first and last log position of its rows."""
+
+    start: int
+    width: int
+    first: int
+    last: int
+    rows: int
+
+
 class TileStore:
     """The cells of one measure: every row that was folded in is in exactly one of them."""
 
@@ -288,6 +328,7 @@ class TileStore:
         self._newest: Cells | None = None  # those of `_recent` as one
         self.since_us = ALWAYS  # slots that end before it were forgotten
         self.pane_us = 0  # no slot is of two panes of this width; 0: there are none
+        self._refined: Cache[CutSlot, CellTile] = Cache(most_bytes=REFINED_BYTES)
 
     def keep_panes(self, width_us: int) -> bool:
         """Have no slot be of two panes of this width from now on; False where one is already."""
@@ -301,6 +342,15 @@ class TileStore:
     def __len__(self) -> int:
         return sum(map(len, self._tiles())) + sum(map(len, self._recent))
 
+    @property
+    def levels(self) -> dict[int, int]:
+        """By width, how many cells there are; the widest first."""
+        found = Counter({width: sum(map(len, level.tiles.values())) for width, level in self._levels.items()})
+        for cells in self._recent:
+            widths, counts = np.unique(cells.widths, return_counts=True)
+            found.update(dict(zip(widths.tolist(), counts.tolist(), strict=True)))
+        return dict(sorted(found.items(), reverse=True))
+
     def _tiles(self) -> Iterator[CellTile]:
         for level in self._levels.values():
             yield from level.tiles.values()
@@ -311,7 +361,7 @@ class TileStore:
     @property
     def nbytes(self) -> int:
         recent = sum(bytes_of(cells, self.partial) for cells in self._recent)
-        return recent + sum(level.index.nbytes for level in self._levels.values())
+        return recent + self._refined.nbytes + sum(level.index.nbytes for level in self._levels.values())
 
     @property
     def kept(self) -> int:
@@ -352,20 +402,23 @@ class TileStore:
 
     def _widened(self, cells: Cells, width: int, newest: int) -> Iterator[Cells]:
         """Cells of one width in slots as wide as they may be, before there are any tiles of them: a long history at once."""
-        wider = width * TILE_SLOTS[0]
-        if not self._may_be(wider):
+        wider = width * tile_slots(width)[0]
+        if not may_be_slot(wider, self.pane_us):
             yield cells
             return
         starts = np.floor_divide(cells.starts, wider) * wider
         _, at = np.unique(starts, return_inverse=True)
-        few = np.bincount(at, cells.rows) <= np.minimum(SLOT_ROWS, CELL_ROWS * np.bincount(at))
+        most_rows, most_positions = self._slot_limits()
+        slots = np.bincount(np.unique(np.stack((at, cells.starts)), axis=1)[0])
+        most = np.where(slots == 1, most_rows, np.minimum(most_rows, CELL_ROWS * np.bincount(at)))
+        few = np.bincount(at, cells.rows) <= most
         order = np.argsort(at, kind="stable")
         begins = np.flatnonzero(np.diff(at[order], prepend=-1))
         lasts, firsts = (
             np.maximum.reduceat(cells.lasts[order], begins),
             np.minimum.reduceat(cells.firsts[order], begins),
         )
-        few &= lasts - firsts < SLOT_POSITIONS
+        few &= lasts - firsts < most_positions
         sparse = few[at] & (starts + 2 * wider <= newest)
         if not sparse.all():
             yield cells.take(~sparse)
@@ -379,9 +432,9 @@ class TileStore:
         widths = sorted(self._levels)
         for width in widths:
             level = self._levels[width]
-            if level.tile_us == width or not self._may_be(level.tile_us):
+            if level.tile_us == width or not may_be_slot(level.tile_us, self.pane_us):
                 continue
-            sparse = level.take_sparse(newest - level.tile_us)
+            sparse = level.take_sparse(newest - level.tile_us, *self._slot_limits())
             if sparse:
                 self._level(level.tile_us).put(concat_cells(sparse))
                 if level.tile_us not in widths:
@@ -389,8 +442,9 @@ class TileStore:
             if not level.tiles:
                 del self._levels[width]
 
-    def _may_be(self, width: int) -> bool:
-        return width <= SLOT_MAX_US and self._fits(width)
+    def _slot_limits(self) -> tuple[int, int]:
+        """How many rows a slot may have that is made wider, and how many log positions they may span."""
+        return (WIDE_ROWS, FOREVER) if len(self) > MANY_CELLS else (SLOT_ROWS, SLOT_POSITIONS)
 
     def _recent_cells(self) -> Cells:
         if self._newest is None:
@@ -403,17 +457,59 @@ class TileStore:
         newest = self._recent_cells()
         looks = [Slots.seen_by(look, newest.starts, newest.widths, newest.firsts, newest.lasts)]
         looks += [Slots.seen_by(look, i.slots, i.tiles[0].width, i.firsts, i.lasts) for i in levels]
-        rest = uncovered(looks, look)
+        refined = [tile for index, slots in zip(levels, looks[1:], strict=True) for tile in self._finer(index, slots)]
+        finer = [Slots.seen_by(look, tile.slots, tile.width, tile.firsts, tile.lasts) for tile in refined]
+        rest = uncovered([*looks, *finer], look)
 
         def added_up() -> CombinedCells:
-            first, pairs = newest.take(looks[0].chosen), zip(levels, looks[1:], strict=True)
+            pairs = zip(levels, looks[1:], strict=True)
+            own = [newest.take(looks[0].chosen)]
+            own += [tile.cells(self.partial, slots.chosen) for tile, slots in zip(refined, finer, strict=True)]
             if panes is None:
                 summands = (level.chosen_summands(slots.chosen) for level, slots in pairs)
-                return add_up(chain([(first.groups, first.state)], *summands), self.partial)
-            chosen = chain([first], *(level.chosen_cells(slots.chosen, look.pane) for level, slots in pairs))
+                return add_up(chain(((c.groups, c.state) for c in own), *summands), self.partial)
+            chosen = chain(own, *(level.chosen_cells(slots.chosen, look.pane) for level, slots in pairs))
             return combine(concat_cells([*chosen]), self.partial, panes)
 
         return added_up, rest
+
+    def _finer(self, index: LevelIndex, slots: Slots) -> Iterator[CellTile]:
+        """Finer cells of the slots that are cut, where they are known; those slots are not used then."""
+        for place, slot in self._cut(index, slots):
+            tile = self._refined.get(slot)
+            if tile is not None:
+                slots.seen[place] = slots.cut[place] = False
+                yield tile
+
+    def _cut(self, index: LevelIndex, slots: Slots) -> Iterator[tuple[int, CutSlot]]:
+        """The slots that are cut and have rows far apart in the log, and their places."""
+        width = index.tiles[0].width
+        cut = (
+            slots.cut & (index.lasts - index.firsts >= SLOT_POSITIONS)
+            if width > refined_width(width)
+            else slots.cut[:0]
+        )
+        for place in np.flatnonzero(cut).tolist():
+            first, last = int(index.firsts[place]), int(index.lasts[place])
+            yield place, CutSlot(int(index.slots[place]), width, first, last, index.slot_rows(place))
+
+    def unrefined(self, look: CellRange) -> list[CutSlot]:
+        """The slots with rows far apart that a look cuts, and that are not known in finer cells."""
+        found = []
+        for index in (level.index for level in self._levels.values()):
+            slots = Slots.seen_by(look, index.slots, index.tiles[0].width, index.firsts, index.lasts)
+            found += [slot for _, slot in self._cut(index, slots) if self._refined.get(slot) is None]
+        return found
+
+    def refine(self, slot: CutSlot, cells: list[Cells]) -> None:
+        """Keep the cells of a slot in finer ones, too; not if rows have come for it meanwhile, or are gone."""
+        tile = CellTile(sorted_cells(cells, self.partial)) if sum(map(len, cells)) else None
+        if tile is not None and tile.row_count == slot.rows:
+            self._refined.put(slot, tile, tile.nbytes(self.partial))
+
+    def release(self) -> None:
+        """Forget what is known twice."""
+        self._refined.clear()
 
     def forget_before(self, low_us: int, floor: int) -> None:
         """Drop slots that end before a time, and those with rows below a log position only, which the log has no more."""
@@ -433,4 +529,5 @@ class TileStore:
         """Group g is number numbers[g] from now on."""
         cells = self.view()
         self._levels, self._recent, self._newest = {}, [], None
+        self.release()
         self.put(replace(cells, groups=numbers[cells.groups]))

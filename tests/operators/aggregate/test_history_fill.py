@@ -1,0 +1,208 @@
+"""A new aggregate over a long history is FILLING while Spark's workers slice it; no request waits for all of it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from penstock.clock import SECOND
+from penstock.errors import PenstockError, error
+from penstock.operators.aggregate import answer as answer_module
+from penstock.operators.aggregate import history
+from penstock.views.standing_queries import Intervals
+from tests.spark.asking import rows_of
+from tests.support.local_engine import LocalEngine
+from tests.support.pipe import BEGAN_US, Pipe
+
+ROWS, MOST = 4000, 900
+PATIENCE_S = 60.0
+WINDOW = "BEGIN (NOW - 2000 SECONDS) END (NOW)"
+
+
+class GatedEngine(LocalEngine):
+    """An engine whose workers begin a job once the gate lets them, or fail."""
+
+    gate: threading.Semaphore
+    failures: list[Exception]
+
+    def run_tasks(self, tasks: Sequence[Callable[[], Any]]) -> list[Any]:
+        assert self.gate.acquire(timeout=PATIENCE_S)
+        if self.failures:
+            raise self.failures.pop()
+        return super().run_tasks(tasks)
+
+
+class World(Pipe):
+    """Two sensors with a reading every half second, all of them there before any query."""
+
+    def __init__(self, folder: Path) -> None:
+        self.gate, self.failures = threading.Semaphore(0), list[Exception]()
+        super().__init__(folder, intervals=Intervals(ready_s=0.0), answer_read_max_rows=MOST)
+        self.probes("WITH (time = 'valid', out_of_order = 'accept')")
+        self.values = np.random.default_rng(3).integers(0, 100, ROWS).astype(float)
+        for part in np.array_split(np.arange(ROWS), 10):
+            ts = pa.array(BEGAN_US - (ROWS - 1 - part) * (SECOND // 2), pa.timestamp("us", "UTC"))
+            ids = pa.array(1 + part % 2, pa.int32())
+            self.db.push("probes", pa.table({"id": ids, "ts": ts, "value": pa.array(self.values[part])}))
+            self.engine.drain()
+
+    def _make_engine(self, *arguments: Any) -> LocalEngine:
+        engine = GatedEngine(*arguments, clock=self.clock)
+        engine.gate, engine.failures = self.gate, self.failures
+        return engine
+
+    def create(self, name: str = "totals", window: str = WINDOW) -> None:
+        text = "SELECT place, COUNT(*) AS n, SUM(value) AS s FROM probes GROUP BY place"
+        self.db.execute(f"CREATE QUERY {name} AS {text} {window}")
+        self.engine.drain()
+
+    def expected(self, rows: int = ROWS) -> list[tuple[str, int, float]]:
+        found = {place: self.values[at::2][-((rows + at) // 2) :] for at, place in enumerate(("north", "south"))}
+        return [(place, len(values), float(values.sum())) for place, values in found.items()]
+
+    def totals(self, name: str = "totals") -> list[tuple[Any, ...]]:
+        return sorted(rows_of(self.db.invoke(name).table))
+
+    def open_gate(self, name: str = "totals") -> None:
+        """Let all jobs run, and wait until the query is filled."""
+        self.gate.release(1000)
+        assert self.db.standing.is_ready(name, PATIENCE_S)
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    for module in (answer_module, history):
+        monkeypatch.setattr(module, "READ_ROWS", 500)
+    monkeypatch.setattr(answer_module, "FILL_PIECES", 4)
+    made = World(tmp_path / "data")
+    yield made
+    made.gate.release(1000)
+    made.db.stop()
+
+
+def progress(world: World) -> float:
+    return float(world.db.query("totals")["progress"])
+
+
+def test_a_query_is_filling_with_progress_and_an_estimate_until_its_history_is_sliced(world: World) -> None:
+    world.create()
+    assert world.db.query("totals")["state"] == "FILLING" and progress(world) == 0.0
+    with pytest.raises(PenstockError, match=r"FILLING its window: 0% of its history read") as refused:
+        world.db.invoke("totals")
+    assert refused.value.condition == "not_ready"
+    world.gate.release()
+    assert world.db.standing.feed.wait(lambda: progress(world) > 0, PATIENCE_S)
+    with pytest.raises(PenstockError, match=r"[1-9]\d% of its history read, about .+ left"):
+        world.db.invoke("totals")
+    assert any("% of its history read, about" in line for line in explained(world))
+    world.open_gate()
+    facts = world.db.query("totals")
+    assert (facts["state"], facts["progress"], facts["fill_left_s"]) == ("RUNNING", 1.0, None)
+    assert world.totals() == world.expected()
+    assert (world.db.standing.reads.most or 0) <= MOST
+
+
+def explained(world: World) -> list[str]:
+    found: list[str] = world.db.execute("EXPLAIN ANALYZE totals").table.column("plan").to_pylist()
+    return found
+
+
+def test_readings_that_come_meanwhile_are_counted_once(world: World) -> None:
+    world.create()
+    world.gate.release()
+    assert world.db.standing.feed.wait(lambda: progress(world) > 0, PATIENCE_S)
+    world.clock.advance(SECOND)
+    ts = pa.array([BEGAN_US], pa.timestamp("us", "UTC"))
+    world.db.push("probes", pa.table({"id": pa.array([1], pa.int32()), "ts": ts, "value": pa.array([1000.0])}))
+    world.engine.drain()
+    world.open_gate()
+    (north, n, s), south = world.expected()
+    assert world.totals() == [(north, n + 1, s + 1000.0), south]
+
+
+def test_a_short_history_is_not_filled(world: World) -> None:
+    world.create("short", "BEGIN (NOW - 100 SECONDS) END (NOW)")
+    assert world.db.query("short")["state"] == "RUNNING"
+
+
+def test_a_query_of_the_same_family_has_its_cells_from_the_first_one(world: World) -> None:
+    world.create()
+    world.open_gate()
+    jobs = world.engine.tasks_run
+    world.create("again")
+    assert world.db.query("again")["state"] == "RUNNING"
+    assert world.totals("again") == world.expected() and world.engine.tasks_run == jobs
+
+
+def test_a_restart_in_mid_fill_fills_again(world: World) -> None:
+    world.create()
+    world.gate.release()
+    assert world.db.standing.feed.wait(lambda: progress(world) > 0, PATIENCE_S)
+    world.gate.release(1000)
+    world.restart()
+    assert world.db.standing.is_ready("totals", PATIENCE_S)
+    assert world.totals() == world.expected()
+
+
+def test_the_cycle_after_a_fill_saves_its_cells_for_a_restart(world: World) -> None:
+    world.create()
+    world.open_gate()
+    world.db.execute("INSERT INTO probes VALUES (3, 'east', NULL)")
+    world.engine.drain()
+    world.restart()
+    assert world.db.query("totals")["state"] == "RUNNING" and world.engine.tasks_run == 0
+    assert world.totals() == world.expected()
+
+
+def test_a_dropped_query_ends_its_fill_and_the_next_one_is_filled(world: World) -> None:
+    world.create()
+    world.create("other", "BEGIN (NOW - 1900 SECONDS) END (NOW)")
+    world.db.execute("DROP QUERY totals")
+    world.engine.drain()
+    world.open_gate("other")
+    assert world.totals("other") == world.expected(3801)
+
+
+def test_spark_that_is_restarted_delays_a_fill(world: World) -> None:
+    world.failures.append(error("not_ready", detail="Spark is being restarted"))
+    world.create()
+    world.open_gate()
+    assert world.totals() == world.expected()
+
+
+def test_a_history_that_cannot_be_read_is_told_by_name_and_harms_no_other_query(world: World) -> None:
+    world.failures += [PenstockError("corrupt_segment", "a file is damaged") for _ in range(2)]  # also by a new listing
+    world.create()
+    world.gate.release(1000)
+    assert world.db.standing.feed.wait(lambda: _failed(world), PATIENCE_S)
+    assert world.db.query("totals")["state"] == "FAILED"
+    world.create("short", "BEGIN (NOW - 100 SECONDS) END (NOW)")
+    assert world.totals("short") == world.expected(201)
+    world.db.execute("ALTER QUERY totals PAUSE")
+    world.db.execute("ALTER QUERY totals RESUME")
+    world.engine.drain()
+    world.open_gate()
+    assert world.totals() == world.expected()
+
+
+def _failed(world: World) -> bool:
+    try:
+        world.db.invoke("totals")
+    except PenstockError as failure:
+        return failure.condition == "corrupt_segment"
+    return False
+
+
+def test_a_subscriber_waits_for_the_fill_and_begins_with_the_whole_answer(world: World) -> None:
+    world.create()
+    subscription = world.db.subscribe("totals")
+    assert subscription.next(0.0) is None
+    world.open_gate()
+    event = subscription.next(PATIENCE_S)
+    assert event is not None and sorted(rows_of(event.table)) == world.expected()
