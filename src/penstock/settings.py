@@ -114,7 +114,7 @@ class Settings:
     scrub_days: float = _setting(
         7.0, "Every file is read once in so many days and its checksum compared, at most 10 MB a second; 0 means never."
     )
-    cycles_keep: int = _setting(1000, "Committed cycles that a subscriber can go back to.")
+    cycles_keep: int = _setting(2000, "Committed cycles that a subscriber can go back to.")
     subscribers_budget: float = _setting(
         0.15,
         "Share of one processor for the events of aggregates; beyond it a subscriber gets one event for several cycles.",
