@@ -86,11 +86,12 @@ def test_a_new_standing_aggregate_has_its_history_sliced_by_workers(history: His
     history.pipe.engine.drain()
     first = history.pipe.db.invoke("totals")  # waits a little for the fill
     assert sorted(rows_of(first.table)) == totals(history, 900)
-    assert history.jobs == jobs + 1 and history.read() - before <= MOST
-    # What the job found is kept: the next answer reads the edges of its window only.
+    filled = history.jobs
+    assert filled > jobs and history.read() - before <= MOST
+    # What the jobs found is kept: the next answer reads the edges of its window only.
     again = history.pipe.db.invoke("totals")
     assert sorted(rows_of(again.table)) == totals(history, 900)
-    assert history.jobs == jobs + 1 and not again.notices
+    assert history.jobs == filled and not again.notices
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """Fill the cells of aggregates over a long history, a job of Spark's at a time: no request waits for all of it.
 
-In: queries whose history has more rows without cells than an answer may read (`SliceStore.fills`). Out: their cells. Cells are soft: a
+In: queries with more rows of history without cells than an answer may read (`SliceStore.fills`). Out: their cells. Cells are soft: a
 fill that a restart interrupts continues from what the last snapshot has.
 """
 

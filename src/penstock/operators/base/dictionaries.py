@@ -55,7 +55,7 @@ class WordDictionary:
         numbers, done = np.empty(len(words), np.int64), 0
         while True:
             known = self._words, self._places, self._null
-            done, self._count = _number_words(words, valid, numbers, done, *known, self._count, _SEED)
+            done, self._count = _number_words((words, valid, numbers), done, known, self._count, _SEED)
             if done == len(words):
                 return numbers
             self._words = _longer(self._words)
@@ -222,17 +222,11 @@ def _text_hash(data: Bytes, begin: int, end: int, seed: Any) -> Any:
 
 @kernel
 def _number_words(
-    words: Ints,
-    valid: Bools,
-    numbers: Ints,
-    done: int,
-    known: Ints,
-    places: Places,
-    null: Ints,
-    count: int,
-    seed: Any,
+    given: tuple[Ints, Bools, Ints], done: int, table: tuple[Ints, Places, Ints], count: int, seed: Any
 ) -> tuple[int, int]:
     """Number words from `done` on. How many are done, fewer than all where there is no more room, and the count of values."""
+    words, valid, numbers = given
+    known, places, null = table
     mask = np.uint64(len(places) - 1)
     for i in range(done, len(words)):
         if len(valid) > 0 and not valid[i]:
