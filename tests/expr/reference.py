@@ -185,7 +185,7 @@ def _parse(text: str, to: str) -> Any:
         said |= {"f": False, "false": False, "n": False, "no": False, "0": False}
         return said.get(text.lower())
     if to == "DOUBLE":
-        return float(text) if re.fullmatch(r"[+-]?[0-9]+(\.[0-9]*)?(e[0-9]+)?", text) else None
+        return float(text) if re.fullmatch(r"[+-]?[0-9]+(\.[0-9]*)?([eE][0-9]+)?", text) else None
     if not re.fullmatch(r"[+-]?[0-9]+(\.[0-9]*)?", text):
         return None
     value = int(text.split(".")[0])
