@@ -40,9 +40,6 @@ _log = logging.getLogger("penstock.pipeline")
 STOP_QUERY_S = 15.0
 SUPERVISOR_S = 60.0
 OnCommit = Callable[[CommitRecord], None]
-# Spark writes its offsets once a second and beside the cycles: no start reads them (see `new_checkpoint`). It refuses that for
-# sinks that might, unless told otherwise.
-_UNTRACKED = {"asyncProgressTrackingEnabled": "true", "_asyncProgressTrackingOverrideSinkSupportCheck": "true"}
 _RETRY_SECONDS = (0.2, 1.0, 2.0, 5.0, 10.0)
 
 
@@ -160,7 +157,6 @@ class Engine:
             self._query = (
                 stream.writeStream.foreachBatch(partial(self._commit_cycle, self._starts))
                 .option("checkpointLocation", str(new_checkpoint(self.folder)))
-                .options(**_UNTRACKED)
                 .queryName(f"penstock-{self._starts}")
                 .start()
             )
