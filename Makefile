@@ -8,7 +8,7 @@ PYTEST := PYTHONDONTWRITEBYTECODE= $(PY) -m pytest
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-cameras test test-fast check format bench bench-joins bench-queries bench-statistics bench-console bench-pairs bench-followed bench-scale soak reference screenshots clean
+.PHONY: help demo demo-cameras demo-hazmat test test-fast check format bench bench-joins bench-queries bench-statistics bench-console bench-pairs bench-followed bench-scale hazmat-measure soak reference screenshots clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -21,6 +21,9 @@ demo: $(READY) ## a plant with 60 gas probes, live in this terminal
 
 demo-cameras: $(READY) ## cars followed past cameras by joins, with a map at the end
 	@$(PY) -m apps.cameras $(ARGS)
+
+demo-hazmat: $(READY) ## boxes pass gamma detectors; a page says what is in them, as early as the counts allow
+	@$(PY) -m apps.hazmat $(ARGS)
 
 # Tests with Spark in one process, one after the other (tests/conftest.py); two more take the rest and the time that it waits.
 test: $(READY) ## every test; says which were left out and why
@@ -60,6 +63,11 @@ bench-followed: $(READY) ## what a subscriber for each of 1 000 aggregates costs
 bench-scale: $(READY) ## long windows, many sensors, groups and queries: ARGS="--only month,sparse"; up to a quarter of an hour each
 	@$(PY) -m bench.scale $(ARGS)
 
+# One thread for each of its two processes: the matrices are small, and threads of one would wait for those of the other.
+hazmat-measure: $(READY) ## decisions about boxes from real gamma spectra: errors, times, confusion, plots; ten minutes
+	@OPENBLAS_NUM_THREADS=1 $(PY) -m apps.hazmat.measure $(ARGS)
+	@$(PY) -m apps.hazmat.measure.latency
+
 soak: $(READY) ## the long versions of the oracle and kill tests and of those of bench/papers
 	@PENSTOCK_SOAK=1 $(PYTEST) -n 3 --timeout=14400 $(ARGS)
 
@@ -67,7 +75,7 @@ reference: $(READY) ## write the generated pages of docs/reference again
 	@$(PY) scripts/generate_reference.py
 
 screenshots: $(READY) ## take the documentation's pictures of the console again, by the tests that walk through it
-	@PENSTOCK_PICTURES=docs/img $(PY) -m pytest tests/live/test_console.py tests/browser/test_mqtt_tutorial.py $(ARGS)
+	@PENSTOCK_PICTURES=docs/img $(PY) -m pytest tests/live/test_console.py tests/browser/test_mqtt_tutorial.py tests/browser/test_hazmat.py $(ARGS)
 
 clean: ## remove the environment and everything that was built
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis src/*.egg-info

@@ -1,15 +1,19 @@
 """How long a server takes to start: `python -m bench.start`, on an empty folder and on one with history and queries.
 
 It needs nothing of the sources but a server. A start lasts from the process's beginning until `/v1/health` says ready; the first
-answer is that of an aggregate over the history. The server before it was stopped in order. Results: bench/results/start.{json,md}.
+answer is that of an aggregate over the history. The console is open when a browser, which runs already and asks for it at that
+moment, shows its first page. The server before it was stopped in order. Results: bench/results/start.{json,md}.
 """
 
 from __future__ import annotations
 
 import argparse
+import shutil
 import statistics
 import tempfile
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
@@ -29,21 +33,51 @@ MOST_S = 60.0
 
 def measure_start(report: Report, queries: int, times: int) -> None:
     """The median of some starts in each folder, in turns."""
-    with tempfile.TemporaryDirectory(prefix="penstock-start-") as temporary:
+    with tempfile.TemporaryDirectory(prefix="penstock-start-") as temporary, browser() as opened_s:
         folder = Path(temporary) / "history"
         report.say(f"start: an hour of history and {queries:,} queries")
         fill(folder, queries)
-        empty, full, answered = [], [], []
+        empty, full, answered, opened = [], [], [], []
         for _ in range(times):
             with Server() as server:
                 empty.append(server.ready_s)
+                opened.append(opened_s(server.url))
             with Server(data=folder) as server:
                 full.append(server.ready_s)
                 answered.append(server.ready_s + first_answer_s(server, ASKED))
-            report.say(f"start: {empty[-1]:.2f} s empty, {full[-1]:.2f} s, answers after {answered[-1]:.2f} s")
+            console = "" if opened[-1] is None else f", the console {opened[-1]:.2f} s later"
+            report.say(f"start: {empty[-1]:.2f} s empty{console}; {full[-1]:.2f} s, answers after {answered[-1]:.2f} s")
     report.put("start_s_empty", statistics.median(empty))
     report.put("start_s_history", statistics.median(full))
     report.put("start_first_answer_s_history", statistics.median(answered))
+    shown = [s for s in opened if s is not None]
+    report.put("console_open_s", statistics.median(shown) if shown else None)
+
+
+@contextmanager
+def browser() -> Iterator[Callable[[str], float | None]]:
+    """Seconds until a browser shows the console of a server; None without a browser."""
+    program = shutil.which("chromium") or shutil.which("chromium-browser")
+    if program is None:
+        yield lambda url: None
+        return
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
+
+        def opened_s(url: str) -> float:
+            page = chromium.new_page()
+            began = time.monotonic()
+            page.goto(f"{url}/console/")
+            # Until the console is mounted, a page that waits for it is there instead.
+            page.locator(".frame:not([inert]) h1").wait_for(timeout=MOST_S * 1000)
+            took_s = time.monotonic() - began
+            page.close()
+            return took_s
+
+        yield opened_s
+        chromium.close()
 
 
 def fill(folder: Path, queries: int) -> None:

@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 from penstock.pipeline.session import start_session, stop_session
 from penstock.settings import Settings
 
-TIMES, WARM = 100, 20
+TIMES, WARM = 100, 200  # the JVM compiles what it runs often: after 200 jobs a task takes half as long
 _SEEN_S = 10.0
 
 

@@ -15,6 +15,7 @@ import typer.main
 from penstock.errors import CONDITIONS
 from penstock.sensors.registry import BUILT_IN
 from penstock.settings import SETTINGS
+from penstock.types import Type
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "docs" / "reference"
@@ -169,7 +170,29 @@ def functions_page() -> str:
                 names = ", ".join(f"`{name}`" for name in function.names)
                 takes = f"`{function.arguments}`" if function.arguments else ""
                 lines.append(f"| {names} | {takes} | `{function.result}` |")
-    return "\n".join([*lines, *_differences(), ""])
+    return "\n".join([*lines, *_mining(), *_differences(), ""])
+
+
+def _mining() -> list[str]:
+    """The mining functions: each with its own named arguments, and those that all have once."""
+    from penstock.operators.mining.registry import EVERY, FUNCTIONS, SLOT
+
+    lines = ["", "## Mining", "", "Aggregates of a series, with [named arguments](sql/mining.md).", ""]
+    lines += ["| function | gives | what it is |", "| --- | --- | --- |"]
+    for function in FUNCTIONS.values():
+        takes = "x" if function.takes == "numbers" else "a"
+        names = "".join(f", {parameter.name}" for parameter in function.own)
+        result = str(function.result) if isinstance(function.result, Type) else "ARRAY of BIGINT or DOUBLE"
+        lines.append(f"| `{function.name}({takes}{names})` | `{result}` | {_cell(function.sentence)} |")
+    lines += ["", "| argument of | name | takes | default | what it is |", "| --- | --- | --- | --- | --- |"]
+    every_function = [("all of a series", parameter) for parameter in (EVERY, SLOT)]
+    own = [(f"`{f.name}`", parameter) for f in FUNCTIONS.values() for parameter in f.own]
+    for whose, parameter in (*every_function, *own):
+        shown = "required" if parameter.required else parameter.usual
+        if parameter.default is not None:
+            shown = f"`{str(parameter.default).lower()}`"
+        lines.append(f"| {whose} | `{parameter.name}` | {parameter.takes} | {shown} | {_cell(parameter.sentence)} |")
+    return lines
 
 
 def _differences() -> list[str]:

@@ -52,6 +52,7 @@ NOT_FAST = (
     "tests/cycle/test_damaged_journal.py",
     "tests/database/test_flipped_bytes.py",
     "tests/database/test_quarantine.py",
+    "tests/hazmat/test_measure.py",
     "tests/operators/aggregate/approximate/test_queries.py",
     "tests/operators/aggregate/approximate/test_within_queries.py",
     "tests/operators/aggregate/test_correlated_groups.py",

@@ -51,6 +51,10 @@ class Cache(Generic[K, V]):
         self._held.clear()
         self.nbytes = 0
 
+    def items(self) -> list[tuple[K, V]]:
+        """All of them with their keys, the one used last at the end."""
+        return [(key, value) for key, (value, _) in self._held.items()]
+
     def values(self) -> list[V]:
         """All of them, the one used last at the end."""
         return [value for value, _ in self._held.values()]

@@ -92,7 +92,11 @@ class Settings:
     )
     exact_values_max: int = _setting(
         5_000_000,
-        "Most values that an exact DISTINCT, percentile or TWA keeps one by one, in all groups; beyond it those queries fail.",
+        "Most values that an exact DISTINCT, percentile, TWA, series of readings or VECTOR_SUM keeps one by one, in all groups; beyond it those queries fail.",
+    )
+    series_slots_max: int = _setting(
+        4_000_000,
+        "Most slots or readings of the series that SERIES and other mining functions see in one answer, in all groups.",
     )
     answer_read_max_rows: int = _setting(
         200_000,
@@ -115,6 +119,10 @@ class Settings:
         7.0, "Every file is read once in so many days and its checksum compared, at most 10 MB a second; 0 means never."
     )
     cycles_keep: int = _setting(2000, "Committed cycles that a subscriber can go back to.")
+    sleep_after_s: float = _setting(
+        60.0,
+        "A selection that no client has used for so many seconds sleeps: its window is evaluated when asked; 0: none.",
+    )
     subscribers_budget: float = _setting(
         0.15,
         "Share of one processor for the events of aggregates; beyond it a subscriber gets one event for several cycles.",

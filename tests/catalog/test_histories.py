@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock.catalog import journal
-from penstock.catalog.model import Deduplicate, Function, StreamColumn, StreamType, Table, TableOptions
+from penstock.catalog.model import Deduplicate, Function, StreamColumn, StreamType, Table, TableOptions, plan_text
 from penstock.catalog.rollup_records import RollupDefinition, RollupFile, RollupStep, Tier
 from penstock.catalog.state import CatalogState, load_state
 from penstock.errors import PenstockError
@@ -119,7 +119,9 @@ def create_rollup(bench: CatalogBench, draw: st.DataObject) -> None:
     tables = list(bench.state.tables.values())
     if tables:
         table = draw.draw(st.sampled_from(tables))
-        made = RollupDefinition(0, draw.draw(NAMES), table.id, table.name, "SELECT 1", b"{}", (Tier(60, 90), Tier(120)))
+        made = RollupDefinition(
+            0, draw.draw(NAMES), table.id, table.name, "SELECT 1", plan_text({}), (Tier(60, 90), Tier(120))
+        )
         bench.catalog.create_rollup(replace(made, since_us=7))
 
 

@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock.catalog import catalog
-from penstock.catalog.folder_format import read_format
+from penstock.catalog.folder_format import FORMAT_VERSION, read_format
 from penstock.catalog.journal import JournalMoved, JournalReader, JournalWriter, journal_file, journal_files
 from penstock.catalog.model import Table
 from penstock.catalog.snapshot import (
@@ -203,7 +203,7 @@ def test_a_line_that_was_exchanged_for_an_older_one_is_damage(tmp_path: Path) ->
         JournalReader(tmp_path / "False").read()
 
 
-def test_a_journal_of_format_1_keeps_its_lines_and_is_of_format_2_from_the_next_one_on(tmp_path: Path) -> None:
+def test_a_journal_of_format_1_keeps_its_lines_and_is_of_this_format_from_the_next_one_on(tmp_path: Path) -> None:
     bench = CatalogBench(tmp_path)
     bench.make_sensors()
     bench.catalog.insert_rows("sensors", [(1, "north", None)])
@@ -221,7 +221,7 @@ def test_a_journal_of_format_1_keeps_its_lines_and_is_of_format_2_from_the_next_
     bench = CatalogBench(tmp_path)
     assert plain(bench.state) == expected and read_format(tmp_path) == 1
     bench.catalog.insert_rows("sensors", [(2, "south", None)])
-    assert read_format(tmp_path) == 2
+    assert read_format(tmp_path) == FORMAT_VERSION
     assert journal_file(tmp_path).read_bytes().startswith(old)
     bench.reopen()
     assert plain(bench.state) == plain(load_state(tmp_path))

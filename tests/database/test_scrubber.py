@@ -155,7 +155,7 @@ def test_check_refuses_a_folder_that_a_server_uses_and_one_that_is_none(filled: 
 def test_check_verifies_a_backup_against_its_manifest(filled: Pipe, tmp_path: Path) -> None:
     filled.db.backup(tmp_path / "copy")
     assert verify_folder(tmp_path / "copy") == []
-    (tmp_path / "copy" / "format_version").write_text("2 \n")
+    (tmp_path / "copy" / "format_version").write_text("3 \n")
     (problem,) = verify_folder(tmp_path / "copy")
     assert problem.kind == "backup" and "format_version" in problem.detail
 

@@ -8,6 +8,7 @@ import pytest
 
 from penstock.database.sampler import Rates
 from penstock.errors import PenstockError
+from penstock.operators.mining.registry import FUNCTIONS as MINING
 from penstock.security.caller import Caller, acting_as
 from penstock.settings import SETTINGS
 from penstock.sql.functions import FUNCTIONS
@@ -139,4 +140,4 @@ def test_functions_are_listed_with_those_of_users(pipe: Pipe) -> None:
         }
     ]
     names = {r["name"] for r in found if r["built_in"]}
-    assert names == {name for function in FUNCTIONS for name in function.names}
+    assert names == {name for function in FUNCTIONS for name in function.names} | MINING.keys()

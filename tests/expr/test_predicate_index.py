@@ -110,6 +110,7 @@ def check(index: PredicateIndex, queries: dict[int, tuple[Expr | None, Expr | No
     columns, vids, versions = data
     found = dict(index.match(columns, vids, versions))
     matrix = index.match_matrix(columns, vids, versions)
+    rare = index.match_matrix(columns, vids, versions, rare=True)
     gathered = columns | {name: versions[name].take(pa.array(vids)).combine_chunks() for name in STATIC}
     for query_id, (static, stream) in queries.items():
         mask = evaluate_mask(stream, gathered, len(vids)) & evaluate_static(static, versions)[vids]
@@ -119,6 +120,10 @@ def check(index: PredicateIndex, queries: dict[int, tuple[Expr | None, Expr | No
         row = matrix.row_of[matrix.numbers.searchsorted(query_id)]
         assert np.flatnonzero(unpack(matrix.words[row], len(vids))).tolist() == expected
         assert matrix.counts[row] == np.bitwise_count(matrix.words[row]).sum() == len(expected)
+        assert rare.numbers.tolist() == sorted(queries)
+        row = rare.row_of[rare.numbers.searchsorted(query_id)]
+        assert rare.rows(np.array([row])).tolist() == expected and rare.counts[row] == len(expected)
+        assert np.flatnonzero(unpack(rare.bits(np.array([row]))[0], len(vids))).tolist() == expected
     assert not found, "answers of queries that are not there"
 
 
@@ -140,6 +145,34 @@ def test_a_batch_of_many_containers_is_answered_as_one() -> None:
     assert np.array_equal(found[2], np.flatnonzero((values >= 990) & chosen))
     assert np.array_equal(found[4], np.flatnonzero(chosen))
     assert len(found[3]) == len(found[5]) == rows
+
+
+def test_answers_of_few_sensors_are_listed_and_equal_those_in_bits() -> None:
+    random = np.random.default_rng(8)
+    rows, sensors = 70_001, 500
+    often = np.where(random.random(rows) < 0.1, 7, random.integers(0, sensors, rows))  # one sensor sends a tenth
+    values, vids = random.integers(0, 256, rows).astype(np.int32), often.astype(np.int32)
+    versions = pa.table({"sensor_id": pa.array(range(sensors), pa.int32())})
+    sid, v = Column("sensor_id", INT, True), Column("v", INT)
+
+    def above(number: int) -> Call:
+        return Call("ge", (v, Literal(number, INT)), BOOLEAN)
+
+    def of(*chosen: int) -> Call:
+        return Call("in", (sid, *(Literal(n, INT) for n in chosen)), BOOLEAN)
+
+    drawn = [(n, of(int(random.integers(sensors))), above(int(random.integers(256)))) for n in range(2, 2000, 2)]
+    other = [(1, of(*range(100)), above(5)), (3, None, above(9)), (5, of(7), None), (7, of(3, 4, 5), None)]
+    index = PredicateIndex([*drawn, *other])
+    bits = index.match_matrix({"v": pa.array(values)}, vids, versions)
+    rare = index.match_matrix({"v": pa.array(values)}, vids, versions, rare=True)
+    assert bits.numbers.tolist() == rare.numbers.tolist() and len(bits.lists) == 0
+    assert len(rare.words) < 20 and len(rare.lists) == len(bits.words) - len(rare.words)
+    assert rare.counts[rare.row_of].tolist() == bits.counts[bits.row_of].tolist()
+    found, expected = rare.rows(rare.row_of.astype(np.int64)), bits.rows(bits.row_of.astype(np.int64))
+    assert np.array_equal(found, expected)
+    chosen = np.array([5, 200, 3], np.int64)
+    assert np.array_equal(rare.bits(rare.row_of[chosen]), bits.words[bits.row_of[chosen]])
 
 
 def test_constants_that_lie_unevenly_or_at_the_extremes_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:

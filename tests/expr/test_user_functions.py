@@ -8,7 +8,7 @@ import pytest
 from penstock.catalog.model import Function
 from penstock.errors import PenstockError
 from penstock.expr.user_functions import check_function, compile_function
-from penstock.types import BIGINT, BOOLEAN, DOUBLE, INT, TEXT, Field
+from penstock.types import BIGINT, BOOLEAN, DOUBLE, INT, TEXT, Field, Type, parse_type
 
 PAIR = (Field("a", DOUBLE), Field("b", DOUBLE))
 
@@ -89,3 +89,78 @@ def test_other_languages_and_names_that_python_cannot_use_are_refused() -> None:
         check_function(Function("f", (), INT, "1", language="lua"))
     with pytest.raises(PenstockError, match="class"):
         check_function(Function("f", (Field("class", INT),), INT, "1"))
+
+
+RANGE = parse_type("STRUCT<low: DOUBLE, name: TEXT>")
+
+
+def ranged(body: str, vectorised: bool = False, returns: Type = RANGE) -> Function:
+    return Function("ranged", (Field("a", DOUBLE),), returns, body, vectorised=vectorised)
+
+
+@pytest.mark.parametrize(
+    ("body", "vectorised"),
+    [
+        ("return None if a is None else {'name': 'x', 'low': a - 1}", False),
+        ("return [None if v is None else {'low': v - 1, 'name': 'x'} for v in a.to_pylist()]", True),
+        (
+            "whole = pa.StructArray.from_arrays([pa.array(['x'] * len(a)), pc.subtract(a, 1)], names=['name', 'low'])\n"
+            "return pc.if_else(pc.is_valid(a), whole, None)",
+            True,
+        ),
+    ],
+)
+def test_a_struct_is_a_dict_with_all_of_its_fields_or_null(body: str, vectorised: bool) -> None:
+    found = compile_function(ranged(body, vectorised))(pa.array([1.0, None, 3.5]))
+    assert found.type == RANGE.to_arrow()
+    assert found.to_pylist() == [{"low": 0.0, "name": "x"}, None, {"low": 2.5, "name": "x"}]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "return {'low': pc.subtract(a, 1), 'name': np.array(['x', 'y'])}",
+        "return {'name': ['x', 'y'], 'low': np.asarray(a) - 1}",
+        "return pa.table({'name': ['x', 'y'], 'low': pc.subtract(a, 1)})",
+        "return pa.record_batch({'low': pc.subtract(a, 1), 'name': pa.array(['x', 'y'])})",
+    ],
+)
+def test_a_vectorised_struct_is_a_dict_of_arrays_or_a_table(body: str) -> None:
+    found = compile_function(ranged(body, True))(pa.array([1.0, 3.0]))
+    assert found.to_pylist() == [{"low": 0.0, "name": "x"}, {"low": 2.0, "name": "y"}]
+
+
+def test_a_numpy_table_is_an_array_per_row_also_in_a_struct() -> None:
+    rows = compile_function(ranged("np.arange(6).reshape(2, 3)", True, parse_type("ARRAY<DOUBLE>")))
+    assert rows(pa.array([1.0, 2.0])).to_pylist() == [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]
+    inside = compile_function(ranged("{'bins': np.ones((len(a), 2))}", True, parse_type("STRUCT<bins: ARRAY<DOUBLE>>")))
+    assert inside(pa.array([1.0])).to_pylist() == [{"bins": [1.0, 1.0]}]
+
+
+def test_structs_in_arrays_and_in_structs_are_checked_too() -> None:
+    peaks = parse_type("ARRAY<STRUCT<kev: DOUBLE, line: TEXT>>")
+    found = compile_function(ranged("[{'kev': a, 'line': 'x'}]", returns=peaks))(pa.array([1.0]))
+    assert found.to_pylist() == [[{"kev": 1.0, "line": "x"}]]
+    assert 'no field "line"' in failure(ranged("[{'kev': a}]", returns=peaks), pa.array([1.0])).message
+    outer = parse_type("STRUCT<inner: STRUCT<x: DOUBLE>>")
+    assert 'no field "x"' in failure(ranged("{'inner': {}}", returns=outer), pa.array([1.0])).message
+
+
+@pytest.mark.parametrize("vectorised", [False, True])
+def test_a_struct_with_a_missing_or_an_unknown_field_is_an_error_of_the_function(vectorised: bool) -> None:
+    value = "[1.0]" if vectorised else "1.0"
+    missing = failure(ranged(f"{{'low': {value}}}", vectorised), pa.array([1.0]))
+    assert (
+        missing.condition == "function_failed"
+        and 'it gave no field "name"; its STRUCT has low, name' in missing.message
+    )
+    unknown = failure(ranged(f"{{'low': {value}, 'name': None, 'high': {value}}}", vectorised), pa.array([1.0]))
+    assert 'it gave a field "high" that its STRUCT has not' in unknown.message
+
+
+def test_a_value_that_is_no_struct_is_an_error_of_the_function() -> None:
+    found = failure(ranged("a"), pa.array([1.0]))
+    assert "it gave float where a dict with the fields of its STRUCT belongs" in found.message
+    assert failure(ranged("a", True), pa.array([1.0])).condition == "function_failed"
+    short = failure(ranged("{'low': [1.0, 2.0], 'name': ['x']}", True), pa.array([1.0]))
+    assert "2 values for 1 rows" in short.message

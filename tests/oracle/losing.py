@@ -11,6 +11,7 @@ import pytest
 
 from penstock.cycle.cut import Limits
 from penstock.database.database import Database
+from penstock.expr import rare_masks
 from penstock.operators.select import step, storage_choice
 from tests.oracle import rig
 from tests.oracle.commands import Command, CreateQuery, Cycle
@@ -28,6 +29,7 @@ class Losing:
         monkeypatch.setattr(step, "SHEET_MAX_ROWS", self._random.choice([2, 64, 1 << 16]))
         monkeypatch.setattr(step, "RARE_ROWS", self._random.choice([0, 0, 2]))
         monkeypatch.setattr(step, "RARE_SHARE", 1 << 30)
+        monkeypatch.setattr(rare_masks, "RARE_SHARE", self._random.choice([1, 1, 3, 64]))
         self._rename = os.rename
         monkeypatch.setattr(os, "rename", self._write)
         monkeypatch.setattr(rig, "Limits", self._limits)
@@ -65,7 +67,7 @@ class Losing:
 
 
 class ChangingRig(rig.Rig):
-    """Strategies change while data flows."""
+    """Strategies change and queries sleep and wake while data flows."""
 
     def step(self, command: Command) -> None:
         super().step(command)
@@ -73,3 +75,7 @@ class ChangingRig(rig.Rig):
         if isinstance(command, Cycle) and names and self.random.random() < 0.2:
             chosen = self.random.choice(["auto", "complete", "partial", "none"])
             self.db.execute(f"ALTER QUERY {self.random.choice(names)} SET STRATEGY {chosen}")
+        if isinstance(command, Cycle) and names and self.random.random() < 0.3:
+            known = [query.id for query in self.db.catalog.state.queries.values()]
+            some = self.random.sample(known, self.random.randint(1, len(known)))
+            self.db.catalog.plan_run(some[::2], some[1::2])

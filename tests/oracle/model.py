@@ -236,8 +236,8 @@ class World:
         """The cycle's NOW, or for valid time the newest ts of sensors whose static values pass; None without any."""
         if query.table.time == "transaction":
             return now_us
-        times = [row["ts"] for row in self._prefix(query, heads) if _passes(query.static_factors, row)]
-        return max(times, default=None)
+        log = self._tables[query.table.name].log
+        return max((log[position].ts for position in self._of_passing_sensors(query, heads)), default=None)
 
     def answer(self, name: str, heads: Heads, journal_pos: int, now_us: int) -> Counter[tuple[Any, ...]]:
         """The rows of a standing query at an offset. `heads` by table name or id."""
@@ -257,12 +257,14 @@ class World:
         """The rows behind an answer: those that pass and lie in the window, with `_pos` and `_sid`."""
         rows = self.passing_static(query, heads, journal_pos)
         rows = self._windowed(query, rows, self.now_of(query, heads, now_us), start_us)
-        return [row for row in rows if _passes(query.stream_factors, row)]
+        factors = query.stream_factors
+        return [row for row in rows if _passes(factors, row)]
 
     def passing_static(self, query: Query, heads: Heads, journal_pos: int | None = None) -> list[dict[str, Any]]:
         """What a window of rows counts: rows that are kept and whose static values pass."""
         kept = self._kept(query.table.name, self.position if journal_pos is None else journal_pos)
-        return [r for r in self._prefix(query, heads) if r["_pos"] >= kept and _passes(query.static_factors, r)]
+        state = self._tables[query.table.name]
+        return [self._flat(state, position) for position in self._of_passing_sensors(query, heads) if position >= kept]
 
     @staticmethod
     def _windowed(
@@ -288,11 +290,13 @@ class World:
             return kept
         return rows
 
-    def _prefix(self, query: Query, heads: Heads) -> list[dict[str, Any]]:
-        state = self._tables[query.table.name]
+    def _of_passing_sensors(self, query: Query, heads: Heads) -> list[int]:
+        """Positions of the prefix with static values that pass."""
+        state, factors = self._tables[query.table.name], query.static_factors
         head = next((heads[k] for k in (query.table.name, state.id, str(state.id)) if k in heads), 0)
         assert head <= len(state.log), f"the oracle knows {len(state.log)} rows of {query.table.name}, not {head}"
-        return [self._flat(state, position) for position in range(head)]
+        passes = [_passes(factors, version.values) for version in state.versions]
+        return [position for position in range(head) if passes[state.log[position].vid]]
 
     @staticmethod
     def _flat(state: _TableState, position: int) -> dict[str, Any]:

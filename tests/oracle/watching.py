@@ -57,6 +57,7 @@ class WatchingRig(Rig):
         self._note(self.db.engine.commits.last)
         # Its thread would merge at moments that no seed repeats; this rig calls it by hand.
         self.db.housekeeper.close()
+        self.db.idle_queries.close()
         self.db.housekeeper.compactor._grace_s = 0.0
 
     def restart(self) -> None:

@@ -22,6 +22,9 @@ QUERIES = (
     f"SELECT place, k, AVG(x), MAX(n), LAST(x), VARIANCE(x) FROM t WHERE x > 3 GROUP BY place, k, TUMBLE(500 MS) {WINDOW}",
     "SELECT APPROX_COUNT(*), APPROX_SUM(x), APPROX_SUM(n), APPROX_DISTINCT(s), APPROX_PERCENTILE(x, 0.5), APPROX_TOP_K(s, 2),"
     f" APPROX_NORM(n) FROM t {WINDOW}",
+    "SELECT k, ANOMALIES(x, every => 1 SECOND, history => 20 SECONDS, season => 5 SECONDS) AS a, ANOMALY(x, history => 20) AS b,"
+    " BASELINE(x, every => 1 SECOND, season => 3 SECONDS) AS c, PERIODS(x) AS p, CHANGE_POINTS(x, shortest => 2) AS d,"
+    f" FORECAST(x, every => 1 SECOND, season => 2 SECONDS) AS e FROM t GROUP BY k {WINDOW}",
     f"SELECT COUNT(*) AS c, SUM(x) AS y FROM t WHERE x >= 0.9 * (SELECT MAX(x) FROM t) {WINDOW}",
     f"SELECT k, SUM(n) AS y FROM t o WHERE n >= (SELECT MIN(n) FROM t i WHERE i.k = o.k) GROUP BY k {WINDOW}",
     f"{PAIR} a.k = b.k {WINDOW}",

@@ -12,6 +12,7 @@ A script is a text of commands; a line that begins with a blank goes on with the
 | `changes QUERY` | shows what has changed in it since the last `changes`; subscribes the first time |
 | `mark NAME` | remembers the last cycle for `AS OF CYCLE` |
 | `explain SELECT ...` or `explain QUERY name` | shows the first line of the plan |
+| `recipe TITLE` | runs the SQL of a section of `docs/howto/recipes.md`, up to its first SELECT |
 | `restart` | ends the database and opens its folder again, where the engine can |
 
 Lines behind `--|` are the output that is expected. `spark:` before a command marks one that needs Spark SQL: an engine
@@ -39,6 +40,7 @@ TEN = datetime(2025, 11, 14, 10, tzinfo=UTC)
 TEN_US = int(TEN.timestamp()) * 1_000_000
 MARK, ON_SPARK = "--|", "spark:"
 PATIENCE_S = 120.0
+RECIPES = Path(__file__).parents[2] / "docs" / "howto" / "recipes.md"
 
 
 class Engine(Protocol):
@@ -105,6 +107,15 @@ class Runner:
     def _sql(self, statement: str) -> list[str]:
         table = self._engine.db.execute(statement).table
         return [] if "status" in table.column_names else lines_of(table)
+
+    def _recipe(self, title: str) -> list[str]:
+        _, _, section = RECIPES.read_text().partition(f"\n## {title}\n")
+        assert section, f"recipes.md has no section {title}"
+        block = section.partition("\n## ")[0].partition("```sql\n")[2].partition("```")[0]
+        for statement in block.split(";\n"):
+            if statement.strip() and not statement.lstrip().startswith("SELECT"):
+                self._engine.db.execute(statement)
+        return []
 
     def _clock(self, time: str) -> list[str]:
         self._now_s = seconds(time)
@@ -176,6 +187,8 @@ def seconds(text: str) -> float:
 
 def value_of(text: str) -> Any:
     """A value of a reading as the script writes it."""
+    if text in ("true", "false"):
+        return text == "true"
     try:
         return None if text == "NULL" else float(text) if "." in text else int(text)
     except ValueError:

@@ -15,6 +15,7 @@ from penstock.database.database import Database
 from penstock.errors import CONDITIONS, PenstockError
 from penstock.functions.regular_expressions import FUNCTIONS as TEXT_FUNCTIONS
 from penstock.functions.regular_expressions import SPARK_PREFIX
+from penstock.operators.mining.registry import FUNCTIONS as MINING
 from penstock.security.caller import Caller, acting_as
 from penstock.sql.functions import FUNCTIONS
 from penstock.sql.plan import SparkPlan
@@ -30,7 +31,8 @@ OURS = [SPARK_PREFIX + name for name in TEXT_FUNCTIONS]
 WORDS = [
     name for name in (*SPARK_NAMES, *OURS, "regexp_replace_all", "regexp_group") if name.replace("_", "").isalnum()
 ]
-LISTED = {name for function in FUNCTIONS for name in function.names}
+# Spark has functions of the names of ours that mine: calls are bound to ours.
+LISTED = {name for function in FUNCTIONS for name in function.names} | set(MINING)
 # Words of the grammar and operators, which are no calls of a function: CAST(x AS ..), x AND y, DOUBLE 'x'.
 GRAMMAR = {"and", "or", "not", "in", "like", "ilike", "between", "case", "when", "cast", "exists", "any", "some", "div"}
 GRAMMAR |= {"filter", "regexp", "rlike"}

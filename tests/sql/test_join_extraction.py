@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import orjson
 import pytest
 
-from penstock.catalog.model import QueryDefinition
+from penstock.catalog.model import QueryDefinition, plan_text
 from penstock.sql.explain.notation import show
 from penstock.sql.explain.plan import explain
 from penstock.sql.parse import parse_script
@@ -157,4 +156,4 @@ def define(world: World, name: str, sql: str) -> None:
     (statement,) = parse_script(sql)
     assert isinstance(statement, Select)
     plan = plan_query(statement, world, standing=True, joins=True)
-    world.queries[name] = QueryDefinition(1, name, sql, orjson.dumps(plan_to_json(plan)), *reads_of(plan, world), None)
+    world.queries[name] = QueryDefinition(1, name, sql, plan_text(plan_to_json(plan)), *reads_of(plan, world), None)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import orjson
 import pytest
 
+from penstock.catalog.model import plan_text
 from penstock.expr.windows import Bound, TimeWindow
 from penstock.sql.join_hints import algorithms
 from penstock.sql.parse import parse_script
@@ -68,7 +68,7 @@ def test_reading_a_window_join_writes_it_out(world: World) -> None:
 
     sql = "SELECT a.ppm, ts FROM sensors a, loops b WINDOW = '1m'"
     world.run(f"CREATE QUERY near AS {sql}")
-    world.queries["near"] = replace(world.queries["near"], stored_plan=orjson.dumps(plan_to_json(world.join(sql))))
+    world.queries["near"] = replace(world.queries["near"], stored_plan=plan_text(plan_to_json(world.join(sql))))
     plan = world.spark("SELECT ppm FROM near WHERE ts > '2026-01-01'")
     assert plan.inlined == ("near",)
     assert reads_of(plan, world)[:2] == (("loops", "sensors"), ("near",))

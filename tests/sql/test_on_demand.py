@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import orjson
 import pytest
 
-from penstock.catalog.model import QueryDefinition
+from penstock.catalog.model import QueryDefinition, plan_text
 from penstock.errors import PenstockError
 from penstock.expr.windows import Bound, TimeWindow
 from penstock.sql.explain.notation import show
@@ -20,7 +19,7 @@ def asked_about(world: World) -> World:
     world.run("CREATE QUERY fast AS SELECT speed, length, ts FROM loops WHERE speed > 100")
     plan = world.join(PAIRS)
     world.queries["pairs"] = QueryDefinition(
-        9, "pairs", PAIRS, orjson.dumps(plan_to_json(plan)), ("loops",), (), (), start_us=5
+        9, "pairs", PAIRS, plan_text(plan_to_json(plan)), ("loops",), (), (), start_us=5
     )
     return world
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-import orjson
-
-from penstock.catalog.model import Function, QueryDefinition, StreamType, Table
+from penstock.catalog.model import Function, QueryDefinition, StreamType, Table, plan_text
 from penstock.expr.expression import Expr
 from penstock.sql import statements as st
 from penstock.sql.definitions import (
@@ -94,7 +92,7 @@ class World:
                     len(self.queries) + 1,
                     statement.name,
                     statement.select.sql,
-                    orjson.dumps(plan_to_json(plan)),
+                    plan_text(plan_to_json(plan)),
                     *reads,
                     start_us=0,
                 )

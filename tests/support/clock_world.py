@@ -67,6 +67,7 @@ class ClockPipe(Pipe):
         self.db = Database(settings, clock, engine=lambda *a: LocalEngine(*a, clock=clock))  # type: ignore[arg-type,return-value]
         self.db.start()
         self.db.housekeeper.close()
+        self.db.idle_queries.close()
         self.db.housekeeper.compactor._grace_s = 0.0
 
     def push(self, *values: float, sensor: int = 1) -> None:

@@ -7,6 +7,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
@@ -84,6 +85,10 @@ class LocalEngine:
         """What was evaluated outside the cycle asks for one, as it does of the planner of Spark's engine."""
         if self.running:
             self.cycle()
+
+    def still(self) -> AbstractContextManager[bool]:
+        """No cycle begins inside, whatever thread asks for one."""
+        return self._running
 
     def cycle(self, limits: Limits | None = None) -> CommitRecord | None:
         """One cycle, as Spark would run it; None where nothing is due."""

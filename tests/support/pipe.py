@@ -46,6 +46,7 @@ class Pipe:
         self.db.start()
         # Its thread would merge and remove at moments that no test chose.
         self.db.housekeeper.close()
+        self.db.idle_queries.close()
 
     def _make_engine(self, *arguments: Any) -> LocalEngine:
         return LocalEngine(*arguments, clock=self.clock)

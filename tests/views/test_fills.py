@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from penstock.cycle import cut
 from penstock.cycle.cut import Limits
+from penstock.operators.select.step import MATRIX_MIN_QUERIES
 from penstock.sql.plan import plan_from_json
 from tests.support.pipe import Pipe
 from tests.support.watched import watched
@@ -68,3 +69,25 @@ def test_fills_of_several_tables_go_on_without_reading_their_plans_again(pipe: P
     assert read == []
     assert pipe.answer("of_probes") == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
     assert pipe.answer("of_others") == [10.0, 11.0, 12.0, 13.0, 14.0, 15.0]
+
+
+def test_a_window_of_rows_answers_while_the_window_over_time_that_replaces_it_fills(pipe: Pipe) -> None:
+    pipe.probes()
+    # With so many queries the matches of windows over time are in the table's match store.
+    others = [f"SELECT value FROM probes WHERE value > {n}" for n in range(MATRIX_MIN_QUERIES)]
+    pipe.db.register([{"name": f"q{n}", "sql": sql} for n, sql in enumerate(others)])
+    pipe.db.execute("CREATE QUERY seen AS SELECT value FROM probes WHERE place = 'north' BEGIN (LAST 3 ROWS)")
+    pipe.push(0.0, 1.0, 2.0, 3.0)
+    pipe.engine.drain()
+    pipe.db.execute("ALTER QUERY seen SET BEGIN (NOW - 1 HOUR) END (NOW)")
+    pipe.push(4.0, 5.0)
+    altered = pipe.engine.cycle(Limits(1000, 1))
+    assert altered is not None and altered.end.fill
+    assert pipe.answer("seen") == [3.0, 4.0, 5.0]
+    pipe.db.execute("ALTER QUERY seen SET BEGIN (LAST 2 ROWS)")
+    again = pipe.engine.cycle(Limits(1000, 1))
+    assert again is not None and again.end.fill
+    assert pipe.answer("seen") == [3.0, 4.0, 5.0]
+    pipe.engine.drain()
+    assert pipe.answer("seen") == [4.0, 5.0]
+    assert pipe.db.standing.invoke("seen", altered.cycle).table["value"].to_pylist() == [3.0, 4.0, 5.0]

@@ -1,11 +1,13 @@
 """A standing query's answer as of a past time: its window with that time for NOW, over the log as it is known today.
 
 So a reading that came late is in the answer of its own time, and a query answers for times before its registration.
-Nothing is kept for this: selections and RESAMPLE are evaluated here from the rows that their windows reach, anything else
-as Spark SQL.
+Nothing is kept for this: selections, RESAMPLE and mining functions are evaluated here from the rows that their windows reach,
+anything else as Spark SQL.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +20,7 @@ from penstock.errors import PenstockError, error, expect
 from penstock.expr.evaluate import evaluate_mask, evaluate_static
 from penstock.expr.expression import columns_of
 from penstock.expr.windows import FOREVER, RowsWindow, TimeWindow, Window
+from penstock.operators.aggregate.rollups.once import answer_at
 from penstock.operators.base.log_access import LogAccess
 from penstock.operators.base.log_reader import TimedPositions
 from penstock.operators.registry import operators_with, part_of
@@ -27,7 +30,7 @@ from penstock.operators.sparksql.moments import check_taken_in, now_of_plan, str
 from penstock.operators.sparksql.replan import with_text
 from penstock.pipeline.spark_sql import Moment
 from penstock.sql.parse import parse_select
-from penstock.sql.plan import Plan, SelectPlan, SparkPlan, all_windows, plan_from_json, stream_uses
+from penstock.sql.plan import AggregatePlan, Plan, SelectPlan, SparkPlan, all_windows, plan_from_json, stream_uses
 from penstock.sql.planning.planner import plan_query
 from penstock.sql.statements import AsOf
 from penstock.types import format_duration
@@ -49,6 +52,8 @@ def answer_as_of(
     if plan.latch is not None:
         hint = "AS OF CYCLE n, as long as the cycle is kept"
         raise error("not_supported", feature="AS OF a time on a query with LATCH", hint=hint)
+    if plan.aggregation is not None and plan.aggregation.is_answer_only:
+        return _from_log(standing, plan.aggregation, definition, as_of, limit)
     selection = plan.selection
     if selection is not None and (selection.functions or selection.lasting is not None):
         selection = None  # user functions run in workers only, and what lasts is not known as of older times
@@ -77,6 +82,23 @@ def answer_as_of(
         table = evaluator.run_at(text, moment, cycle, {}).table
     rows = table if limit is None else table.slice(0, limit)
     return Result(rows, cycle=cycle, now_us=at_us, notices=budget.notices())
+
+
+def _from_log(
+    standing: StandingQueries, plan: AggregatePlan, definition: QueryDefinition, as_of: AsOf, limit: int | None
+) -> Result:
+    """Aggregates that Spark SQL has no words for."""
+    if plan.scalars or not isinstance(plan.window, TimeWindow):
+        feature = "AS OF a time on mining functions beside a subquery, or over the newest rows,"
+        raise error("not_supported", feature=feature, hint="AS OF CYCLE n, as long as the cycle is kept")
+    with standing.locked() as store:
+        if definition.id not in store.state.queries_by_id:
+            raise error("query_not_found", query=definition.name, hint="it was dropped")
+        check_taken_in(plan, store.state)
+        at_us = _moment(plan, store, as_of)
+        _check_kept(plan, store, definition.start_us, at_us)
+    found = answer_at(standing, plan, _range(plan.window, at_us, definition.start_us))
+    return found if limit is None else replace(found, table=found.table.slice(0, limit))
 
 
 def _as_spark_sql(catalog: Catalog, definition: QueryDefinition, plan: Plan) -> SparkPlan:

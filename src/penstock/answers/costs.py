@@ -95,21 +95,24 @@ class Costs:
         self._sharing: Ints = np.empty(0, np.int64)  # places of those that take part in cycles
         self._users = CostShares()
         self._version: int | None = None
+        self._defined: int | None = None
         self._noted_s: float | None = None
 
     def follow(self, store: AnswerStore) -> None:
-        """Where definitions changed: from now on the queries of the store that are not paused take part in cycles."""
+        """Where definitions changed: from now on the queries of the store that are neither paused nor asleep take part in cycles."""
         if store.state.position == self._version:
             return
         with self._lock:
-            queries = np.array(sorted(store.state.queries_by_id), np.int64)
-            sums = np.zeros((len(queries), _FIGURES))
-            if len(self._queries) and len(queries):
-                here, there = _common(queries, self._queries)
-                sums[here] = self._sums[there]
-            self._queries, self._sums, self._users = queries, sums, _shares_of(store)
-            sharing = sorted(query_id for query_id, answer in store.answers.items() if not answer.paused)
-            self._sharing, self._version = np.searchsorted(queries, sharing), store.state.position
+            if store.defined != self._defined:
+                queries = np.array(sorted(store.state.queries_by_id), np.int64)
+                sums = np.zeros((len(queries), _FIGURES))
+                if len(self._queries) and len(queries):
+                    here, there = _common(queries, self._queries)
+                    sums[here] = self._sums[there]
+                self._queries, self._sums, self._users = queries, sums, _shares_of(store)
+                self._defined = store.defined
+            sharing = sorted(q for q, answer in store.answers.items() if not answer.paused and not answer.sleeping)
+            self._sharing, self._version = np.searchsorted(self._queries, sharing), store.state.position
 
     def note_cycle(self, record: CommitRecord, fold_ms: float = 0.0) -> None:
         """Add the costs of a committed cycle; `fold_ms` is the time of folding it into the answers."""

@@ -24,10 +24,10 @@ class Subscription:
 
     def __init__(self, standing: StandingQueries, name: str, from_cycle: int | None, changes: bool) -> None:
         self._feed = standing.feed
-        self._closed = False
+        self.closed = False
         self._callbacks: list[Callable[[], None]] = []
         self._standing = standing
-        self._name = name
+        self.name = name
         self._changes = changes
         self._before: AnswerAt | None = None
         self._told = DeliveredWindows()
@@ -35,6 +35,7 @@ class Subscription:
         self._from_cycle = from_cycle
         self._rested = False
         self._skips = False
+        standing.followers.add(self)
         last = standing.feed.last()
         if from_cycle is not None and last is not None and from_cycle <= last.cycle + 1:
             self._begin_at(from_cycle)
@@ -58,17 +59,17 @@ class Subscription:
         self._skips = self.may_skip_cycles
 
     def _is_closed(self) -> bool:
-        return self._closed or self._feed.closed
+        return self.closed or self._feed.closed
 
     def close(self) -> None:
-        self._closed = True
+        self.closed = True
         for callback in self._callbacks:
             self._feed.unlisten(callback)
         self._feed.wake()
 
     def _begin_at(self, cycle: int) -> None:
         """The cycle before must be known, so that new rows can be distinguished from older ones."""
-        held = self._standing.held(self._name, cycle - 1)
+        held = self._standing.held(self.name, cycle - 1)
         if self._changes:
             self._inside = held.inside()
         self._before = held
@@ -104,15 +105,15 @@ class Subscription:
         last = self._feed.last()
         if self._is_closed() or last is None or last.cycle <= self.cycle:
             return self._is_closed()
-        resting = self._standing.is_resting(self._name)
+        resting = self._standing.is_resting(self.name)
         self._rested = self._rested or resting
         return not resting
 
     def _first(self, timeout_s: float) -> Event | None:
         """The current answer; complete, so a query that fills its window is waited for, cycle by cycle."""
-        if not self._standing.is_ready(self._name, timeout_s):
+        if not self._standing.is_ready(self.name, timeout_s):
             return None
-        held = self._standing.held(self._name, None)
+        held = self._standing.held(self.name, None)
         inside = held.inside()
         self._inside = inside if self._changes else self._inside
         self._before = held
@@ -138,17 +139,17 @@ class Subscription:
         """The answer one cycle on, or more where cycles are skipped; None where the query rests after all."""
         with self._standing.locked() as store:
             if not store.knows(before.query_id):
-                raise error("query_not_found", query=self._name)
-            self._standing.check_failed(self._name)
-            if self._standing.is_resting(self._name):
+                raise error("query_not_found", query=self.name)
+            self._standing.check_failed(self.name)
+            if self._standing.is_resting(self.name):
                 return None
-            newest = self._standing.held(self._name) if self._skips else None
+            newest = self._standing.held(self.name) if self._skips else None
             if newest is None or newest.stretch != before.stretch:
                 if not self._rested:
                     self._feed.mark(before.cycle + 1)  # a reader that is too slow gets an error
                 # While it rested there were no answers; all that came meanwhile comes with the first one.
                 cycle = self._standing.next_answer(before.query_id, before.cycle)
-                held = self._standing.held(self._name, cycle)
+                held = self._standing.held(self.name, cycle)
                 newest = held if newest is None else self._last_of_stretch(held, newest.cycle)
             self._rested = False
             if newest.operator != before.operator:
@@ -161,7 +162,7 @@ class Subscription:
         while found.cycle + 1 < end:
             middle = (found.cycle + end) // 2
             cycle = self._standing.next_answer(held.query_id, middle - 1)
-            later = self._standing.held(self._name, cycle) if cycle is not None and cycle < end else None
+            later = self._standing.held(self.name, cycle) if cycle is not None and cycle < end else None
             if later is not None and later.stretch == held.stretch:
                 found = later
             else:

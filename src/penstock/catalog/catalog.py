@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +23,7 @@ from penstock.catalog.definition_checks import (
     with_all_users,
 )
 from penstock.catalog.definition_json import query_entry, to_json
-from penstock.catalog.journal import JournalWriter, remove_covered
+from penstock.catalog.journal import Entries, JournalWriter, remove_covered
 from penstock.catalog.model import (
     Entry,
     Function,
@@ -107,8 +107,15 @@ class Catalog:
         if not entries:
             return
         with self._still() as heads:
-            made = self._writer.append(entries, heads, self._clock.now_us())
-            self.state.apply_many(made)
+            made = self._append(entries, heads)
+        self._tell(made)
+
+    def _append(self, entries: Sequence[tuple[str, dict[str, Any]]], heads: dict[int, int]) -> Entries:
+        made = self._writer.append(entries, heads, self._clock.now_us())
+        self.state.apply_many(made)
+        return made
+
+    def _tell(self, made: Iterable[Entry]) -> None:
         if self._writer.position - self._covered >= SNAPSHOT_ENTRIES:
             self.write_snapshot()
         for entry in made:
@@ -327,6 +334,22 @@ class Catalog:
                 body = {n: getattr(changed, n) for n in ("name", "owner", "description", "strategy")}
                 self._write("describe_query", body)
             return changed
+
+    def plan_run(self, sleeping: Collection[int], awake: Collection[int]) -> None:
+        """A new run plan: the queries that sleep from now on, and those that sleep no longer.
+
+        Its entry sees no more of the log than the one before it: it takes effect with the next cycle, also where that has rows
+        to catch up with.
+        """
+        with self._lock:
+            known = self.state.queries_by_id
+            body = {
+                "number": self.state.run_plan + 1,
+                "sleeping": sorted(q for q in sleeping if q in known and not known[q].sleeping),
+                "awake": sorted(q for q in awake if q in known and known[q].sleeping),
+            }
+            if body["sleeping"] or body["awake"]:
+                self._tell(self._append([("run_plan", body)], self.state.heads()))
 
     # -- dropping, and what becomes of readings
 

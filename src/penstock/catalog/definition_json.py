@@ -95,7 +95,9 @@ def sink_from_json(data: dict[str, Any]) -> Sink:
 def query_entry(query: QueryDefinition) -> dict[str, Any]:
     """The entry for a caller that writes it as text at once. The plan is text already."""
     entry = {name: getattr(query, name) for name in _fields_of(QueryDefinition)}
-    entry["plan"] = orjson.Fragment(entry.pop("stored_plan"))
+    entry["plan"] = orjson.Fragment(entry.pop("stored_plan").text)
+    if not query.sleeping:
+        del entry["sleeping"]
     return entry
 
 
@@ -108,6 +110,11 @@ def _names(names: tuple[str, ...]) -> tuple[str, ...]:
 def query_from_json(data: dict[str, Any]) -> QueryDefinition:
     reads = {name: _names(tuple(data[name])) for name in ("reads_tables", "reads_queries", "reads_functions")}
     return QueryDefinition(**{**known_of(QueryDefinition, data), **reads, "stored_plan": plan_text(data["plan"])})
+
+
+def changed_by_run_plan(entry: Entry) -> dict[int, bool]:
+    """The queries that sleep or are awake from a run plan on: whether they sleep."""
+    return dict.fromkeys(entry.body["awake"], False) | dict.fromkeys(entry.body["sleeping"], True)
 
 
 def quarantined_by(entry: Entry) -> dict[int, str]:

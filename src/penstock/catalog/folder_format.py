@@ -1,7 +1,8 @@
 """The format of a data folder: which one this version writes, and how a folder of an older one is marked as new.
 
 1: the first. 2: journal lines are chained by hashes, the journal has snapshots and several files, and seals of Arrow files cover
-their metadata. A folder of format 1 opens, and is of format 2 from the first write on.
+their metadata. 3: the journal has run plans, plans have mining functions, and snapshots name files of cells. A folder of an older format opens, and
+is of this one from the first write on.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from pathlib import Path
 
 from penstock.disk_sync import replace_file
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 _FILE = "format_version"
 _ID = "folder_id"
 _IS_ID = re.compile(r"[0-9a-f]{32}")

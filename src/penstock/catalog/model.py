@@ -5,7 +5,9 @@ They are built by `sql` (from text) and by `CatalogState` (from journal entries)
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Literal
 
 import orjson
@@ -118,18 +120,19 @@ class Function:
 class QueryDefinition:
     """A standing query: its text, its compiled plan (JSON of sql.plan) and what it reads.
 
-    The plan stays text: as dictionaries ten thousand of them took half a gigabyte over all processes. The catalog gives a new
-    one its number.
+    The plan stays text, and most of it is shared: as dictionaries ten thousand of them took half a gigabyte over all
+    processes. The catalog gives a new one its number.
 
     `start_us` is START: the query's NOW when it was registered; None where no time was known yet. `strategy` says how
     its answer is kept where a statement chose that (STRATEGIES); None: the cheapest is found by cost. `quarantined` says
-    why it was taken out of the cycles; such a query is paused, too, until it is resumed.
+    why it was taken out of the cycles; such a query is paused, too, until it is resumed. Cycles do not evaluate a `sleeping`
+    one, because no client uses it: the run plan says so.
     """
 
     id: int
     name: str
     sql: str
-    stored_plan: bytes
+    stored_plan: PlanText
     reads_tables: tuple[str, ...]
     reads_queries: tuple[str, ...] = ()
     reads_functions: tuple[str, ...] = ()
@@ -139,16 +142,38 @@ class QueryDefinition:
     description: str | None = None
     strategy: str | None = None
     quarantined: str | None = None
+    sleeping: bool = False
 
     @property
     def plan(self) -> dict[str, object]:
-        plan: dict[str, object] = orjson.loads(self.stored_plan)
+        plan: dict[str, object] = orjson.loads(self.stored_plan.text)
         return plan
 
 
-def plan_text(plan: dict[str, Any]) -> bytes:
-    # A copy: what orjson gives keeps the buffer that it wrote into, several times as large.
-    return bytes(memoryview(orjson.dumps(plan)))
+@dataclass(frozen=True, slots=True)
+class PlanText:
+    """A plan as JSON. Its constants stand apart, so that plans that differ in constants alone share the rest."""
+
+    shape: bytes  # with %b in place of each constant
+    constants: bytes  # with a comma between two
+
+    @property
+    def text(self) -> bytes:
+        return self.shape % tuple(self.constants.split(b",") if self.constants else ())
+
+
+_CONSTANT = re.compile(rb'"literal":(-?\d[\d.eE+-]*),')
+
+
+def plan_text(plan: dict[str, Any]) -> PlanText:
+    parts = _CONSTANT.split(orjson.dumps(plan).replace(b"%", b"%%"))
+    return PlanText(_shared(b'"literal":%b,'.join(parts[::2])), b",".join(parts[1::2]))
+
+
+@lru_cache(maxsize=2048)
+def _shared(shape: bytes) -> bytes:
+    """One for all that are equal."""
+    return shape
 
 
 @dataclass(frozen=True, slots=True)

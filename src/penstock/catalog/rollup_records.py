@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 from penstock.catalog.definition_json import to_json
-from penstock.catalog.model import plan_text
+from penstock.catalog.model import PlanText, plan_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +32,14 @@ class RollupDefinition:
     table_id: int
     table: str
     sql: str
-    stored_plan: bytes
+    stored_plan: PlanText
     tiers: tuple[Tier, ...]
     begin: int = 0
     since_us: int | None = None
 
     @property
     def plan(self) -> dict[str, object]:
-        plan: dict[str, object] = orjson.loads(self.stored_plan)
+        plan: dict[str, object] = orjson.loads(self.stored_plan.text)
         return plan
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.catalog.definition_json import (
+    changed_by_run_plan,
     function_from_json,
     quarantined_by,
     query_entry,
@@ -67,8 +68,12 @@ class CatalogState:
     static rows look after themselves. Several look-ups are of one moment only if no entry came in between.
     """
 
-    def __init__(self, beside: Callable[[], CatalogState] | None = None) -> None:
-        """`beside`: another one in this process, which may be ahead; queries that are the same there are kept once."""
+    def __init__(self, beside: Callable[[], CatalogState] | None = None, texts: bool = True) -> None:
+        """`beside`: another one in this process, which may be ahead; queries that are the same there are kept once.
+
+        Without `texts` it has the plans of queries only: the text that they were made from is needed in the server alone.
+        """
+        self._texts = texts
         self._definitions = CatalogDefinitions()
         self._beside = beside
         self.position = 0
@@ -82,6 +87,7 @@ class CatalogState:
         self._retained: dict[int, int] = {}
         self._rolled_up: dict[int, RollupState] = {}
         self._heads = LogHeads()
+        self.run_plan = 0  # the number of the last one
 
     def apply_many(self, entries: Iterable[Entry]) -> None:
         """Take in the next entries; thousands cost no more than each for itself. Readers see them all at once.
@@ -138,7 +144,13 @@ class CatalogState:
         self._rolled_up = {int(r): rolled_up_from_json(known) for r, known in data["rolled_up"].items()}
         self._heads.restore(data["heads"])
         self._definitions = draft
+        self.run_plan = data.get("run_plan", 0)  # snapshots of older versions do not know it
         self.at_us, self.position = data["at_us"], data["position"]
+
+    def take_over(self, other: CatalogState) -> None:
+        """Make an empty state what another one is: definitions, which never change, are shared."""
+        self.restore({**_beside_queries(other), "queries": []})
+        self._definitions = other._definitions.copy()
 
     def frozen(self) -> CatalogState:
         """The definitions and floors as they are now, for a reader that outlasts the next entry. Not to be applied to."""
@@ -286,6 +298,8 @@ class CatalogState:
         draft.query_positions[found.id] = (came, entry.pos)
 
     def _shared(self, found: QueryDefinition) -> QueryDefinition:
+        if not self._texts:
+            return replace(found, sql="", description=None)
         known = self._beside().queries_by_id.get(found.id) if self._beside is not None else None
         return known if known is not None and known == found else found
 
@@ -302,6 +316,15 @@ class CatalogState:
                 found = replace(known, paused=True, quarantined=reason)
                 draft.queries[found.name] = draft.queries_by_id[found.id] = found
                 draft.query_positions[found.id] = (draft.query_positions[found.id][0], entry.pos)
+
+    def _take_run_plan(self, draft: CatalogDefinitions, entry: Entry) -> None:
+        # Not a change of what they answer: positions stay, as with a strategy.
+        self.run_plan = entry.body["number"]
+        for query_id, sleeping in changed_by_run_plan(entry).items():
+            known = draft.queries_by_id.get(query_id)
+            if known is not None:
+                found = replace(known, sleeping=sleeping)
+                draft.queries[found.name] = draft.queries_by_id[found.id] = found
 
     def _put_sink(self, draft: CatalogDefinitions, entry: Entry) -> None:
         found = sink_from_json(entry.body)
@@ -371,6 +394,7 @@ _CHANGES: dict[str, Callable[[CatalogState, CatalogDefinitions, Entry], None]] =
     "change_query": CatalogState._put_query,
     "describe_query": CatalogState._describe_query,
     "quarantine": CatalogState._quarantine,
+    "run_plan": CatalogState._take_run_plan,
     "create_sink": CatalogState._put_sink,
     "change_sink": CatalogState._put_sink,
     "drop": CatalogState._drop,
@@ -386,14 +410,20 @@ _DEFINING = _CHANGES.keys() - {"insert_rows", "update_rows", "delete_rows", "obs
 def snapshot_of(state: CatalogState, chain: str) -> dict[str, Any]:
     """Everything that a state holds, as plain values; `chain` is the journal's hash at its position."""
     return {
+        **_beside_queries(state),
+        "chain": chain,
+        "queries": [query_entry(query) for query in state.queries.values()],
+    }
+
+
+def _beside_queries(state: CatalogState) -> dict[str, Any]:
+    return {
         "position": state.position,
         "at_us": state.at_us,
-        "chain": chain,
         "next": [state.next_table_id, state.next_query_id, state.next_rollup_id, state.next_sink_id],
         "stream_types": [to_json(found) for found in state.stream_types.values()],
         "tables": [to_json(table) for table in state.tables.values()],
         "functions": [to_json(function) for function in state.functions.values()],
-        "queries": [query_entry(query) for query in state.queries.values()],
         "query_positions": [[query, *positions] for query, positions in state.query_positions.items()],
         "rollups": [rollup_to_json(rollup) for rollup in state.rollups.values()],
         "sinks": [to_json(sink) for sink in state.sinks.values()],
@@ -402,6 +432,7 @@ def snapshot_of(state: CatalogState, chain: str) -> dict[str, Any]:
         "retained": state._retained,
         "rolled_up": {rollup: to_json(known) for rollup, known in state._rolled_up.items()},
         "heads": state._heads.to_json(),
+        "run_plan": state.run_plan,
     }
 
 

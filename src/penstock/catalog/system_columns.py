@@ -51,6 +51,7 @@ _TABLES = {
         bytes BIGINT the size of these rows: in commit records, or in memory where Spark SQL answers
         strategy TEXT how its answer is kept right now: complete, partial or none; NULL for Spark SQL
         strategy_asked TEXT the strategy that a user asked for; NULL: the server chooses the cheapest
+        sleeping TEXT why cycles leave it out, and its window is evaluated when it is asked; NULL: they do not
         memory BIGINT bytes that its answer takes, a join's results and Spark's last answers too, with its share of what it shares
         invocations BIGINT how often clients asked for its answer, across restarts
         last_invoked TIMESTAMP when a client last asked

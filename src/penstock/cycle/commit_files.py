@@ -76,11 +76,11 @@ class CommitRecord:
         """Whether it stands for retired cycles and brings no rows."""
         return "resumes" in self.info
 
-    def payloads(self, kind: str) -> list[bytes]:
-        """Of its rows of a kind."""
-        chosen = self.results.filter(pc.equal(self.results.column("kind"), kind))
-        found: list[bytes] = chosen.column("payload").to_pylist()
-        return found
+    def payloads(self, *kinds: str) -> list[tuple[str, bytes]]:
+        """Of its rows of some kinds, with the kind, in their order."""
+        chosen = self.results.filter(pc.is_in(self.results.column("kind"), pa.array(kinds)))
+        columns = (chosen.column(name).to_pylist() for name in ("kind", "payload"))
+        return list(zip(*columns, strict=True))
 
 
 def record_name(cycle: int) -> str:

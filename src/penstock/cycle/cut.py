@@ -112,7 +112,7 @@ def plan_cycle(
         is_long = target - first > limits.history_rows and meets_rows(definition, plan)
         if {"always": True, "once": is_new, "long": is_long, "never": False}[plan.fill]:
             fill[query_id] = (first, target)
-    return Offset(start.folder, data, journal, max(now_us, start.now_us), fill, join_fill)
+    return Offset(start.folder, data, journal, max(now_us, start.now_us), fill, join_fill, state.run_plan)
 
 
 def _history_of(

@@ -14,7 +14,7 @@ from weakref import WeakSet
 import pyarrow as pa
 
 from penstock.cache import Cache
-from penstock.catalog.definition_json import quarantined_by
+from penstock.catalog.definition_json import changed_by_run_plan, quarantined_by
 from penstock.catalog.journal import SNAPSHOT, JournalMoved, JournalReader
 from penstock.catalog.model import Entry, Function
 from penstock.catalog.state import CatalogState
@@ -44,7 +44,7 @@ class Definitions:
 
     def __init__(self, root: Path) -> None:
         self._reader = JournalReader(root)
-        self.state = CatalogState()
+        self.state = CatalogState(texts=False)
         self._compiled: dict[Function, Callable[..., pa.Array]] = {}
         self._functions: dict[str, Callable[..., pa.Array]] = {}
         self._functions_of: dict[str, Function] | None = None
@@ -78,6 +78,8 @@ class Definitions:
         for entry in entries:
             if entry.kind in ("create_query", "change_query"):
                 changed.add(entry.body["id"])
+            elif entry.kind == "run_plan":
+                changed.update(changed_by_run_plan(entry))
             elif entry.kind == "quarantine":
                 changed.update(quarantined_by(entry))
             elif entry.kind == "describe_query" and entry.body["name"] in known:

@@ -11,7 +11,7 @@ class Offset:
     """A consistent cut through the log and the journal, with the NOW that holds for it.
 
     `fill` says for each query that still reads history: [next position, position where live data took over];
-    `join_fill` says it for joins, by table.
+    `join_fill` says it for joins, by table. `run_plan` is the number of the plan that says which queries sleep.
     """
 
     folder: str
@@ -20,6 +20,7 @@ class Offset:
     now_us: int = 0
     fill: dict[int, tuple[int, int]] = field(default_factory=dict)
     join_fill: dict[int, dict[int, tuple[int, int]]] = field(default_factory=dict)
+    run_plan: int = 0
 
     @property
     def filling(self) -> set[int]:
@@ -36,6 +37,7 @@ class Offset:
             "now": self.now_us,
             "fill": {str(k): list(v) for k, v in sorted(self.fill.items())},
             **({"joins": joins} if joins else {}),
+            **({"run": self.run_plan} if self.run_plan else {}),
         }
 
 
@@ -49,4 +51,5 @@ def offset_from_json(data: dict[str, Any]) -> Offset:
         join_fill={
             int(q): {int(t): (int(v[0]), int(v[1])) for t, v in f.items()} for q, f in data.get("joins", {}).items()
         },
+        run_plan=int(data.get("run", 0)),
     )

@@ -6,6 +6,7 @@ sees every entry that those rows depend on.
 
 from __future__ import annotations
 
+import gc
 import time
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from penstock.cycle.offset import Offset
 from penstock.cycle.record_queue import wants_cycle
 from penstock.cycle.wakeup import Wakeup
 from penstock.pipeline.tasks import Exclusions
+from penstock.streams.log.release_memory import give_back_memory
 from penstock.streams.log.segments import Segment, list_readable
 
 EDGE_INTERVAL_US = SECOND
@@ -27,6 +29,8 @@ EDGE_INTERVAL_US = SECOND
 WAIT_MAX_S = 0.2
 # Spark ends Python workers that idle for a minute, and their soft state with them.
 KEEP_WARM_US = 45 * SECOND
+# So many entries leave lines behind that lie between what stays.
+_SETTLE_AFTER = 5000
 
 
 class Planner:
@@ -39,10 +43,11 @@ class Planner:
         self._shrink = shrink
         self._clock = clock or FolderClock(folder.root)
         self._reader = JournalReader(folder.root)
-        self._state = CatalogState()
+        self._state = CatalogState(texts=False)
         # A restarted pipeline shows that it works by running a cycle, and warms its workers by it.
         self._fresh = True
         self._not_before = 0.0
+        self._taken_in = 0  # entries since memory was given back
 
     def await_latest(self, start: Offset, wakeup: Wakeup) -> Offset:
         """`latest`, after a wait where nothing is due: for the end of the pause between two cycles, a signal, or an edge."""
@@ -124,12 +129,19 @@ class Planner:
         """The definitions as they stood after a journal entry."""
         if self._state.position > position:  # a cycle is planned once more, which is rare: start from the beginning
             self._begin_anew()
+        before = self._state.position
         try:
             self._state.apply_many(self._reader.entries(upto=position))
         except JournalMoved:
             self._begin_anew()
             self._state.apply_many(self._reader.entries(upto=position))
+        self._taken_in += abs(self._state.position - before)
+        if self._taken_in >= _SETTLE_AFTER:
+            self._taken_in = 0
+            gc.collect()
+            gc.freeze()
+            give_back_memory()
         return self._state
 
     def _begin_anew(self) -> None:
-        self._reader, self._state = JournalReader(self._folder.root), CatalogState()
+        self._reader, self._state = JournalReader(self._folder.root), CatalogState(texts=False)

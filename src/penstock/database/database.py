@@ -49,6 +49,7 @@ from penstock.sensors.address_rules import rules_of
 from penstock.settings import Settings
 from penstock.sinks.runner import SinkRunner
 from penstock.sql.plan import ResamplePlan, SparkPlan, TreePlan
+from penstock.sql.planning.shapes import PlanShapes
 from penstock.sql.statements import AsOf, OnError
 from penstock.statements.descriptions import as_told, describe_queries, describe_query, describe_table
 from penstock.statements.execute import Executor
@@ -64,6 +65,7 @@ from penstock.streams.log.stream_log import StreamLog
 from penstock.streams.maintenance import LogMaintenance, RetentionControl
 from penstock.streams.sources.table_sources import Sources
 from penstock.views.follower import LAG_MAX, Follower
+from penstock.views.idle_queries import IdleQueries
 from penstock.views.results import Health, Result
 from penstock.views.standing_queries import Intervals, StandingQueries
 
@@ -147,13 +149,14 @@ class Database(Parts):
                 self.folder, commits, self.settings, lambda: self.catalog.state, self._intervals, run_tasks
             )
             progress("reading the committed cycles")
-            self.standing.load()
+            self.standing.load(self.catalog.state)
             self.rollups = RollupKeeper(self.folder.root, self.catalog, self.log, self.clock, self.standing)
             if "journal" not in self.damage.open_kinds():
                 self.rollups.sweep(grace_s=0)
             self.system = SystemTables(self)
             self.system_table = self.system.table
             self.costs = Costs()
+            self.shapes = PlanShapes()
             self.usage = Usage(self.folder.root / "usage.json")
             self.completeness = Completeness(self.standing)
             self.sampler = Sampler(self.log, self.ingest, self.sensor_tables)
@@ -162,6 +165,7 @@ class Database(Parts):
                 runner, self.standing, self.settings, self.system.for_plan, self.costs.note_evaluation
             )
             self.history_filler = HistoryFiller(self.standing)
+            self.idle_queries = IdleQueries(self.standing, self.catalog, self.settings.sleep_after_s)
             self.on_demand = AggregatesOnDemand(self.standing, self.settings)
             self.once: dict[str, Callable[[SparkPlan], Evaluation]] = {
                 TreePlan.operator: self.on_demand.answer,
@@ -186,6 +190,7 @@ class Database(Parts):
         self.observer.follow()
         self.evaluator.start()
         self.history_filler.start()
+        self.idle_queries.start()
         self.sources.follow()
         self.sampler.start()
         self.sinks.start(self.catalog.state.sinks)
@@ -284,6 +289,8 @@ class Database(Parts):
         return any(head > last.end.data.get(table_id, 0) for table_id, head in heads.items() if table_id in tables)
 
     def _definition_changed(self, entry: Entry) -> None:
+        if entry.kind == "run_plan":
+            return  # of no table, sink or sensor
         for table_id in self._known_tables - self.catalog.state.tables_by_id.keys():
             self.log.drop(table_id)
             self.ingest.tables.forget(table_id)

@@ -18,15 +18,14 @@ from penstock.streams.ingest.ingest import Ingest
 from penstock.streams.ingest.input_counts import InputCounts
 from penstock.streams.sources.table_sources import Sources
 from penstock.views.follower import Follower
+from penstock.views.idle_queries import IdleQueries
 
 _log = logging.getLogger("penstock")
 # In the order in which they depend on each other.
-_WITH_SERVICES = (
-    "clock log engine follower observer sources evaluator history_filler sinks sampler housekeeper scrubber".split()
-)
+_WITH_SERVICES = "clock log engine follower observer sources evaluator history_filler idle_queries sinks sampler housekeeper scrubber".split()
 # No part calls one that is closed already.
 _CLOSED = (
-    "statements scrubber sinks sources housekeeper sampler observer evaluator history_filler ingest engine follower log catalog audit clock"
+    "statements scrubber sinks sources housekeeper sampler observer idle_queries evaluator history_filler ingest engine follower log catalog audit clock"
 ).split()
 
 
@@ -40,6 +39,7 @@ class Parts(Session):
     sampler: Sampler
     engine: Engine
     history_filler: HistoryFiller
+    idle_queries: IdleQueries
     follower: Follower
     sinks: SinkRunner
     backups: dict[str, BackupProgress]  # those that are being written, by their target

@@ -18,12 +18,14 @@ from penstock.database.parts import Parts
 from penstock.database.status import damage_rows, input_rows, sensor_state
 from penstock.errors import PenstockError
 from penstock.operators.aggregate.rollups.notices import rollup_rows
+from penstock.operators.mining.registry import FUNCTIONS as MINING
 from penstock.security.caller import Caller, current_caller
 from penstock.settings import SETTINGS
 from penstock.sql.functions import FUNCTIONS
 from penstock.sql.plan import SparkPlan
 from penstock.statements.descriptions import describe_queries
 from penstock.statements.permissions import the_caller
+from penstock.types import Type
 from penstock.views.query_state import NEVER
 
 
@@ -127,6 +129,16 @@ class SystemTables:
             for f in FUNCTIONS
             for name in f.names
         ]
+        mining = [
+            {
+                "name": f.name,
+                "arguments": ", ".join(("x", *(f"{p.name} =>" for p in f.parameters))),
+                "result": str(f.result) if isinstance(f.result, Type) else "ARRAY",
+                "kind": "aggregate",
+                "built_in": True,
+            }
+            for f in MINING.values()
+        ]
         own = [
             {
                 "name": f.name,
@@ -138,7 +150,7 @@ class SystemTables:
             }
             for f in self._parts.catalog.state.functions.values()
         ]
-        return own + built_in
+        return own + built_in + mining
 
     def _sensor_rows(self) -> list[dict[str, Any]]:
         out = []

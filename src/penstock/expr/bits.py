@@ -153,10 +153,19 @@ def _content_bytes(count: int) -> int:
     return 2 * count if count <= ARRAY_MAX else CONTAINER_BYTES
 
 
-def list_rows(words: Words, chosen: npt.NDArray[np.int64], counts: npt.NDArray[np.int64]) -> npt.NDArray[np.uint32]:
-    """The numbers of the set bits of some rows of a matrix, one row after the other; `counts` of these rows."""
+Lists = tuple[npt.NDArray[np.int64], npt.NDArray[np.uint32]]
+NO_LISTS: Lists = (np.zeros(1, np.int64), np.empty(0, np.uint32))
+
+
+def list_rows(
+    words: Words, lists: Lists, chosen: npt.NDArray[np.int64], counts: npt.NDArray[np.int64]
+) -> npt.NDArray[np.uint32]:
+    """The numbers of the set bits of some rows of a matrix, one row after the other; `counts` of these rows.
+
+    Rows after the last one of `words` are lists already: starts and numbers.
+    """
     out = np.empty(int(counts.sum()), np.uint32)
-    _list_rows(words, chosen, out)
+    _list_rows(words, lists, chosen, out)
     return out
 
 
@@ -167,9 +176,16 @@ def set_bits(words: Words) -> npt.NDArray[np.int64]:
 
 
 @kernel
-def _list_rows(words: Words, chosen: npt.NDArray[np.int64], out: npt.NDArray[np.uint32]) -> None:
+def _list_rows(words: Words, lists: Lists, chosen: npt.NDArray[np.int64], out: npt.NDArray[np.uint32]) -> None:
+    starts, numbers = lists
     at = 0
     for row in chosen:
+        if row >= len(words):
+            place = row - len(words)
+            for i in range(starts[place], starts[place + 1]):
+                out[at] = numbers[i]
+                at += 1
+            continue
         for i in range(words.shape[1]):
             word = words[row, i]
             while word != 0:

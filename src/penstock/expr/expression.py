@@ -101,7 +101,7 @@ def substituted(expr: Expr, columns: Mapping[str, Expr]) -> Expr:
 
 def calls_user(expr: Expr) -> bool:
     """Whether it calls a user's function: such code runs in workers only, and may fail."""
-    return any(isinstance(node, UserCall) for node in walk(expr))
+    return not isinstance(expr, Column | Literal) and any(isinstance(node, UserCall) for node in walk(expr))
 
 
 def is_static(expr: Expr) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -153,6 +154,13 @@ class Block:
     everything: Words
     vectors: Words
     states: Bytes
+
+
+class BlockReader(Protocol):
+    """Something else that needs the vectors of all terms, as they come."""
+
+    def take(self, block: Block, rows: int, slots: Int32s) -> None:
+        """Look at a block of so many rows; `slots` are the terms of each predicate."""
 
 
 class FactorSet:
@@ -341,11 +349,19 @@ class Selections:
     def remove(self, number: int) -> None:
         self.factors.release_all(self._table.remove(number))
 
-    def answer(self, prepared: PreparedBatch, chosen: Int64s, masks: Masks, out: Words, counts: Int64s) -> None:
-        """Write the rows of the batch that the chosen predicates select to `out`, where only zeros stand.
+    def answer(
+        self,
+        prepared: PreparedBatch,
+        chosen: Int64s,
+        masks: Masks,
+        out: tuple[Words, Int64s],
+        beside: BlockReader | None = None,
+    ) -> None:
+        """Write the rows of the batch that the chosen predicates select to the first of `out`, where only zeros stand.
 
-        How many they are is added to `counts`.
+        How many they are is added to the second. `beside` gets each block as well.
         """
+        words, counts = out
         for block in prepared.blocks():
             and_terms(
                 chosen,
@@ -356,9 +372,11 @@ class Selections:
                 block.everything,
                 block.vectors,
                 block.states,
-                out,
+                words,
                 counts,
             )
+            if beside is not None:
+                beside.take(block, min(prepared.rows - 64 * block.word, 64 * len(block.everything)), self._table.slots)
 
     def failed(self, prepared: PreparedBatch, chosen: Int64s) -> dict[int, PenstockError]:
         """Which of the chosen predicates have no answer, by their place among them, and why."""

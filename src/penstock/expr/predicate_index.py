@@ -19,11 +19,12 @@ import pyarrow as pa
 from pyroaring import BitMap
 
 from penstock.errors import PenstockError
-from penstock.expr.bits import Words, bitmaps_of_rows, words_for
+from penstock.expr.bits import Words, bitmaps_of_rows, list_rows, words_for
 from penstock.expr.evaluate import Columns, Functions
 from penstock.expr.expression import Expr
 from penstock.expr.factors import Masks, PreparedBatch, Selections
 from penstock.expr.normal_form import ALWAYS, Term, normal_form
+from penstock.expr.rare_masks import RareAnswers, RareVersions, RowLists
 from penstock.expr.vector_kernels import Int32s, Int64s, rows_of_masks, sort_by_gap
 
 NO_MASK = -1
@@ -54,7 +55,7 @@ class StaticMasks:
             self._numbers[term], self._terms[number] = number, term
             self._cover(number, 0)
             if number >= len(self._bits):
-                self._bits = np.concatenate([self._bits, np.zeros_like(self._bits)])
+                self._bits = np.pad(self._bits, ((0, 8 + len(self._bits) // 8), (0, 0)))
         self._uses[number] += 1
         return number
 
@@ -77,7 +78,7 @@ class StaticMasks:
         missing = words_for(count) - self._bits.shape[1]
         if missing > 0:
             # Room to grow: a table of many sensors is often filled row by row.
-            self._bits = np.pad(self._bits, ((0, 0), (0, missing + missing // 2)))
+            self._bits = np.pad(self._bits, ((0, 0), (0, missing + words_for(count) // 8)))
         for known in [k for k in self._behind if k < count]:
             self._extend(versions, known, self._behind.pop(known))
         return self._bits
@@ -91,7 +92,7 @@ class StaticMasks:
         chosen = np.array(sorted(numbers), np.int64)
         bits = np.zeros((len(chosen), self._bits.shape[1] - word), np.uint64)
         prepared = self._selections.factors.prepare(new, new.num_rows)
-        self._selections.answer(prepared, chosen, Masks.none(len(chosen)), bits, np.zeros(len(chosen), np.int64))
+        self._selections.answer(prepared, chosen, Masks.none(len(chosen)), (bits, np.zeros(len(chosen), np.int64)))
         self._bits[chosen, word:] = bits
         for number in numbers:
             self._cover(number, count)
@@ -101,7 +102,8 @@ class StaticMasks:
 class Matrix:
     """Which rows of the batch each query selects. Queries of equal meaning share a row of the matrix.
 
-    Bit i % 64 of word i // 64 is row i of the batch; bits past the end are 0. Some rows may belong to no query.
+    Bit i % 64 of word i // 64 is row i of the batch; bits past the end are 0. Some rows may belong to no query. Rows of the
+    matrix after the last one of `words` are lists.
     """
 
     numbers: npt.NDArray[np.int64]  # the queries, ascending
@@ -109,6 +111,21 @@ class Matrix:
     counts: npt.NDArray[np.int64]  # per row of the matrix: how many bits are set
     words: Words  # shape (rows, words)
     failed: dict[int, PenstockError] = field(default_factory=dict)  # queries without an answer; not in `numbers`
+    lists: RowLists = field(default_factory=RowLists.none)
+
+    def rows(self, chosen: Int64s) -> npt.NDArray[np.uint32]:
+        """The rows of the batch that some rows of the matrix name, one row of the matrix after the other."""
+        return list_rows(self.words, (self.lists.starts, self.lists.offsets), chosen, self.counts[chosen])
+
+    def bits(self, chosen: Int64s) -> Words:
+        """Some rows of the matrix as bits."""
+        out = np.zeros((len(chosen), self.words.shape[1]), np.uint64)
+        is_list = chosen >= len(self.words)
+        out[~is_list] = self.words[chosen[~is_list]]
+        for place in np.flatnonzero(is_list).tolist():
+            rows = self.lists.at(int(chosen[place]) - len(self.words))
+            np.bitwise_or.at(out[place], rows >> 6, np.uint64(1) << (rows & 63).astype(np.uint64))
+        return out
 
 
 def _vectors_at_once(rows: int) -> int:
@@ -126,6 +143,10 @@ class _Layout:
     masks: Int32s  # by row of the matrix: its place in `used_masks`, or -1
     used_masks: Int64s
 
+    def rows_by_mask(self) -> Int64s:
+        """Where the rows of the matrix with each mask begin."""
+        return np.searchsorted(self.masks, np.arange(len(self.used_masks) + 1))
+
 
 class PredicateIndex:
     """Standing predicates on one sensor table. Not safe for use by several threads at once."""
@@ -140,6 +161,7 @@ class PredicateIndex:
         self._masks: dict[int, int] = {}  # by answer
         self._uses: Counter[int] = Counter()  # by answer
         self._known: _Layout | None = None
+        self._rare: tuple[_Layout, int, RareVersions] | None = None  # with the layout and the versions that it is of
         for query_id, static, stream in queries:
             self.add(query_id, static, stream)
 
@@ -190,25 +212,49 @@ class PredicateIndex:
             self._known = _Layout(numbers[by_number], rows[answers[by_number]], used, places, used_masks)
         return self._known
 
-    def match_matrix(self, columns: Columns, vids: Int32s, versions: pa.Table) -> Matrix:
-        """Every query's answer as a row of bits.
+    def match_matrix(self, columns: Columns, vids: Int32s, versions: pa.Table, rare: bool = False) -> Matrix:
+        """Every query's answer as a row of bits; with `rare` as a list where its static predicate selects few rows.
 
         `columns` holds the stream's columns, `vids` each row's static version, `versions` the static columns by
         vid. Static columns are gathered only for factors that mix them with stream columns.
         """
         layout = self._layout()
-        words = np.zeros((len(layout.selections), words_for(len(vids))), np.uint64)
-        counts = np.zeros(len(words), np.int64)
         batch, at_once = self._look_at(columns, vids, versions), _vectors_at_once(len(vids))
-        step = max(len(words), 1) if len(layout.used_masks) <= at_once else at_once
-        for first in range(0, len(words), step):
+        listing = self._list_rare(batch, layout, versions.num_rows) if rare and len(layout.used_masks) else None
+        is_list = listing[1] if listing is not None else np.zeros(len(layout.selections), np.bool_)
+        as_bits, as_list = np.flatnonzero(~is_list), np.flatnonzero(is_list)
+        words = np.zeros((len(as_bits), words_for(len(vids))), np.uint64)
+        counts = np.zeros(len(as_bits), np.int64)
+        step = max(len(words), 1) if len(np.unique(layout.masks[as_bits])) <= at_once else at_once
+        rows = listing[0] if listing is not None else None
+        for first in range(0, max(len(words), 1), step):
             part = slice(first, first + step)
-            self._answer(batch, layout, part, words[part], counts[part])
+            self._answer(batch, layout, as_bits[part], (words[part], counts[part]), rows)
+            rows = None
+        lists = listing[0].lists(as_list) if listing is not None else RowLists.none()
+        row_of = layout.row_of
+        if len(as_list):
+            places = np.empty(len(layout.selections), np.int32)
+            places[as_bits], places[as_list] = np.arange(len(as_bits)), np.arange(len(as_bits), len(places))
+            row_of, counts = places[row_of], np.append(counts, np.diff(lists.starts))
         failed = self._failed(batch, layout)
         if not failed:
-            return Matrix(layout.numbers, layout.row_of, counts, words)
+            return Matrix(layout.numbers, row_of, counts, words, lists=lists)
         kept = ~np.isin(layout.numbers, list(failed))
-        return Matrix(layout.numbers[kept], layout.row_of[kept], counts, words, failed)
+        return Matrix(layout.numbers[kept], row_of[kept], counts, words, failed, lists)
+
+    def _list_rare(
+        self, batch: _Batch, layout: _Layout, versions: int
+    ) -> tuple[RareAnswers, npt.NDArray[np.bool_]] | None:
+        """What lists the answers with rare masks, and which rows of the matrix these are."""
+        if self._rare is None or self._rare[0] is not layout or self._rare[1] != versions:
+            self._rare = layout, versions, RareVersions.of(batch.masks, layout.used_masks, versions)
+        known = self._rare[2]
+        is_rare = known.in_batch(batch.edges, len(batch.vids))
+        if not is_rare.any():
+            return None
+        answers = RareAnswers(known, is_rare, batch.vids, layout.rows_by_mask(), layout.selections)
+        return answers, (layout.masks >= 0) & is_rare[layout.masks]
 
     def match(self, columns: Columns, vids: Int32s, versions: pa.Table) -> Iterator[tuple[int, BitMap | PenstockError]]:
         """Every query that has rows in the batch, with their offsets, or why it cannot be answered.
@@ -228,7 +274,8 @@ class PredicateIndex:
         for first in range(0, len(layout.selections), len(words)):
             words[:] = 0
             counts = np.zeros(min(len(words), len(layout.selections) - first), np.int64)
-            self._answer(batch, layout, slice(first, first + len(counts)), words[: len(counts)], counts)
+            rows_here = np.arange(first, first + len(counts))
+            self._answer(batch, layout, rows_here, (words[: len(counts)], counts))
             for i, bitmap in bitmaps_of_rows(words, counts):
                 answer = everything if counts[i] == rows else bitmap
                 for query_id in layout.numbers[by_row[edges[first + i] : edges[first + i + 1]]].tolist():
@@ -241,14 +288,21 @@ class PredicateIndex:
         prepared = self._selections.factors.prepare(_Columns(columns, vids, versions), len(vids))
         return _Batch(prepared, masks, vids, order, edges)
 
-    def _answer(self, batch: _Batch, layout: _Layout, part: slice, words: Words, counts: Int64s) -> None:
-        """Write the answers of some rows of the matrix."""
-        numbers = layout.masks[part]
+    def _answer(
+        self,
+        batch: _Batch,
+        layout: _Layout,
+        chosen: Int64s,
+        out: tuple[Words, Int64s],
+        rare: RareAnswers | None = None,
+    ) -> None:
+        """Write the answers of some rows of the matrix, and list the rare ones on the way."""
+        numbers = layout.masks[chosen]
         used = np.unique(numbers[numbers >= 0])
         rows = np.zeros((len(used), words_for(len(batch.vids))), np.uint64)
         rows_of_masks(batch.masks, layout.used_masks[used], batch.vids, batch.order, batch.edges, rows)
         places = np.where(numbers >= 0, np.searchsorted(used, numbers), -1).astype(np.int32)
-        self._selections.answer(batch.prepared, layout.selections[part], Masks(places, rows), words, counts)
+        self._selections.answer(batch.prepared, layout.selections[chosen], Masks(places, rows), out, rare)
 
     def _failed(self, batch: _Batch, layout: _Layout) -> dict[int, PenstockError]:
         """Queries that use what a function of a user's failed to give."""

@@ -2,8 +2,8 @@
 
 A body is an expression (`abs(a - b) < 1`), the statements of a function (`return abs(a - b) < 1`), or a module that
 defines a function of the same name. It is called with the arguments' values, None for NULL, once per row; or,
-vectorised, once per batch with Arrow arrays, and gives an Arrow or NumPy array of the same length. `math` is at
-hand, and for vectorised bodies `np`, `pa` and `pc`.
+vectorised, once per batch with Arrow arrays, and gives an Arrow or NumPy array of the same length. A STRUCT is a dict with
+all of its fields; vectorised, a dict of arrays. `math` is at hand, and for vectorised bodies `np`, `pa` and `pc`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import textwrap
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from operator import length_hint
 from types import CodeType, FrameType
 from typing import Any
@@ -133,20 +133,68 @@ def _row_by_row(body: Callable[..., Any], arrays: Sequence[pa.Array], rows: int,
             found = [body() for _ in columns[0]]
         else:
             found = [body(*row) for row in zip(*columns, strict=True)]
+    if pa.types.is_nested(type_):
+        for value in found:
+            _check_fields(value, type_)
     return pa.array(found, type_)
+
+
+def _check_fields(value: Any, type_: pa.DataType) -> None:
+    """Refuse a dict that lacks a field or has another one: Arrow would make NULL of the one and drop the other."""
+    if value is None:
+        return
+    if pa.types.is_list(type_):
+        for element in value:
+            _check_fields(element, type_.value_type)
+    elif pa.types.is_struct(type_):
+        if not isinstance(value, Mapping):
+            raise TypeError(f"it gave {type(value).__name__} where a dict with the fields of its STRUCT belongs")
+        _check_names(value, type_)
+        for field in type_:
+            _check_fields(value[field.name], field.type)
+
+
+def _check_names(names: Collection[Any], type_: pa.StructType) -> None:
+    known = [field.name for field in type_]
+    for name in known:
+        if name not in names:
+            raise ValueError(f'it gave no field "{name}"; its STRUCT has {", ".join(known)}')
+    for name in names:
+        if name not in known:
+            raise ValueError(f'it gave a field "{name}" that its STRUCT has not; it has {", ".join(known)}')
 
 
 def _vectorised(body: Callable[..., Any], arrays: Sequence[pa.Array], rows: int, type_: pa.DataType) -> pa.Array:
     with time_limit(lambda: 0, 1 + rows / _ROWS_PER_LIMIT):
         found = body(*arrays)
+    return _column(found, rows, type_)
+
+
+def _column(found: Any, rows: int, type_: pa.DataType) -> pa.Array:
+    """What a vectorised function gave, as an array of its type: so many values."""
+    if isinstance(found, pa.Table | pa.RecordBatch):
+        found = {name: found.column(name) for name in found.column_names}
+    if isinstance(found, Mapping) and pa.types.is_struct(type_):
+        _check_names(found, type_)
+        columns = [_column(found[field.name], rows, field.type) for field in type_]
+        return pa.StructArray.from_arrays(columns, fields=list(type_))
     if isinstance(found, pa.ChunkedArray):
         found = found.combine_chunks()
     elif isinstance(found, pa.Scalar):
         found = pa.repeat(found, rows)
+    elif isinstance(found, np.ndarray) and found.ndim == 2 and pa.types.is_list(type_):
+        ends = np.arange(len(found) + 1, dtype=np.int32) * found.shape[1]
+        found = pa.ListArray.from_arrays(ends, pa.array(found.reshape(-1)))
     elif not isinstance(found, pa.Array):
         found = pa.array(found)
     if len(found) != rows:
         raise ValueError(f"it gave {len(found)} values for {rows} rows")
+    if isinstance(found, pa.StructArray) and pa.types.is_struct(type_):
+        _check_names([field.name for field in found.type], type_)
+        # By name: a cast would go by position.
+        children = dict(zip((field.name for field in found.type), found.flatten(), strict=True))
+        columns = [_column(children[field.name], rows, field.type) for field in type_]
+        return pa.StructArray.from_arrays(columns, fields=list(type_), mask=found.is_null())
     return found.cast(type_)
 
 

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal
 
 from penstock.clock import format_timestamp
 from penstock.types import format_duration
 
 FOREVER = 2**62
+Anchor = Literal["constant", "now", "start"]
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
     """One end: a constant time, or NOW or START moved by `offset_us` (negative is earlier)."""
 
-    anchor: Literal["constant", "now", "start"]
+    anchor: Anchor
     offset_us: int = 0
 
     def resolve(self, now_us: int, start_us: int) -> int:
@@ -103,7 +105,13 @@ def to_json(window: AnyWindow) -> dict[str, Any]:
 def from_json(data: dict[str, Any]) -> Window:
     if "rows" in data:
         return RowsWindow(data["rows"], data["per_sensor"])
-    return TimeWindow(Bound(*data["begin"]), Bound(*data["end"]))
+    return _time_window(*data["begin"], *data["end"])
+
+
+@lru_cache(maxsize=1024)
+def _time_window(begin: Anchor, begin_us: int, end: Anchor, end_us: int) -> TimeWindow:
+    """One for all that are equal: thousands of queries look back as far."""
+    return TimeWindow(Bound(begin, begin_us), Bound(end, end_us))
 
 
 def any_from_json(data: dict[str, Any]) -> AnyWindow:

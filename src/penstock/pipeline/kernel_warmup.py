@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.expr.bits import bitmap_of_words, full, list_rows
+from penstock.expr.bits import bitmap_of_words, full
 from penstock.expr.expression import Call, Column, Expr, Literal
 from penstock.expr.factors import SHARE_FROM
 from penstock.expr.newest_times import newest_by_version, newest_passing
@@ -34,6 +34,8 @@ from penstock.operators.join.kernels.tables import count_alive, earliest_births,
 from penstock.operators.join.papers.registry import ALGORITHMS
 from penstock.operators.join.papers.side_arrays import parts_of
 from penstock.operators.join.papers.sides import Counters, Side
+from penstock.operators.mining.registry import FUNCTIONS
+from penstock.operators.mining.series import Series
 from penstock.streams.ingest import rules
 from penstock.types import BIGINT, BOOLEAN, DOUBLE, INT, Type
 
@@ -50,19 +52,20 @@ def selections() -> None:
     """What the shared pass runs, for comparisons of every type that it shares."""
     predicates: list[Expr | None] = [_above(name, i) for name in ("x", "n", "k") for i in range(SHARE_FROM)]
     either = Call("or", (_above("x", 1), _above("n", 1)), BOOLEAN)
-    sensor = Call("eq", (Column("_sid", INT, True), Literal(0, INT)), BOOLEAN)
+    sensors = [Call("eq", (Column("_sid", INT, True), Literal(sid, INT)), BOOLEAN) for sid in range(2)]
     index = PredicateIndex((number, None, predicate) for number, predicate in enumerate([*predicates, either, None]))
-    index.add(-1, sensor, None)
+    for number, sensor in enumerate(sensors):
+        index.add(-1 - number, sensor, None)
     times = np.arange(_ROWS)
     columns = {"x": pa.array(times.astype(np.float64)), "n": pa.array(times), "k": pa.array(times.astype(np.int32))}
-    versions = pa.table({"_sid": pa.array([0], pa.int32())})
+    versions = pa.table({"_sid": pa.array([0, 1], pa.int32())})
     for vids in _both(np.zeros(_ROWS, np.int32)):
         list(index.match(columns, vids, versions))
-        matrix = index.match_matrix(columns, vids, versions)
+        matrix = index.match_matrix(columns, vids, versions, rare=True)
         for at in _both(times):
             newest_by_version(vids, at)
     bitmap_of_words(matrix.words[0])
-    list_rows(matrix.words, np.arange(1), matrix.counts[:1])
+    matrix.rows(np.arange(1))
     newest_passing(matrix.words, np.arange(1), full(_ROWS), times, times.copy())
 
 
@@ -158,8 +161,18 @@ def approximations() -> None:
         coarsened(cells, made)
 
 
+def mining() -> None:
+    """Every function of a series, once on so many elements as all of them need: answers find it in the server."""
+    times = np.arange(8 * _ROWS)
+    series = Series(times, times.astype(np.float64), _ROWS, 1)
+    for function in FUNCTIONS.values():
+        options = {p.name: p.default if p.default is not None else 2 for p in function.parameters} | {"levels": (2.0,)}
+        if function.find is not None:
+            function.find(series, options)
+
+
 OF_WORKERS = (selections, joins_by_key, joins_by_value, joins_by_hash, joins_together, slices, approximations, ingest)
-PARTS: dict[str, Callable[[], None]] = {part.__name__: part for part in (*OF_WORKERS, aggregates)}
+PARTS: dict[str, Callable[[], None]] = {part.__name__: part for part in (*OF_WORKERS, aggregates, mining)}
 
 
 def _above(name: str, number: int) -> Call:

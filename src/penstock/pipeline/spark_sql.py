@@ -35,6 +35,7 @@ from penstock.expr.windows import FOREVER
 from penstock.pipeline.history import HIDDEN_OF_ORDINARY, HIDDEN_OF_STREAM, HistoryRequest, InputFiles
 from penstock.pipeline.jobs import (
     LOST,
+    adhoc_parallelism,
     history_workers,
     read_parallelism,
     register_function,
@@ -319,7 +320,9 @@ def run_tasks(spark: SparkSession, tasks: Sequence[Callable[[], Any]], timeout_s
             limit.limit(max(1, timeout_s))
             stack.enter_context(cancelled_by(limit))
         with statement_jobs(spark), _translated():
-            numbers = spark.range(0, len(tasks), 1, len(tasks))
+            # Few at a time, so that cycles find processors.
+            workers = min(len(tasks), adhoc_parallelism(spark.sparkContext.defaultParallelism))
+            numbers = spark.range(0, len(tasks), 1, workers)
             with history_workers(spark):
                 frame = numbers.mapInArrow(partial(_run_some, tuple(tasks)), _SCHEMA)
             found = frame.toArrow()

@@ -34,6 +34,12 @@ class OwnWindow(Timed):
     """An aggregate over a window of its own: `this` over the last `us` microseconds of the question's window."""
 
 
+class Unnested(exp.Expression, exp.Condition):
+    """UNNEST of an array in a SELECT list: the row once for each of its elements, which stands here."""
+
+    arg_types = {"this": True}
+
+
 class Hold(Timed):
     """A condition that has held without a break, per sensor, for `us` microseconds."""
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from sqlglot import exp
 
-from penstock.catalog.model import Table
+from penstock.catalog.model import Table, plan_text
 from penstock.catalog.rollup_records import RollupDefinition, Tier
 from penstock.catalog.state import CatalogState
 from penstock.errors import error, suggest
@@ -44,7 +44,7 @@ def bind_create_rollup(statement: CreateRollup, state: CatalogState) -> tuple[Ro
     table = _table(statement, state)
     plan = replace(_plan(statement, state), window=EVERYTHING)
     tiers = _tiers(statement, table)
-    return RollupDefinition(0, statement.name, table.id, table.name, statement.select.sql, b"{}", tiers), plan
+    return RollupDefinition(0, statement.name, table.id, table.name, statement.select.sql, plan_text({}), tiers), plan
 
 
 def _table(statement: CreateRollup, state: CatalogState) -> Table:

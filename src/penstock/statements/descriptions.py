@@ -11,6 +11,7 @@ from penstock.catalog.journal import JournalReader
 from penstock.catalog.model import QueryDefinition, Table
 from penstock.clock import format_timestamp
 from penstock.operators.base.view import view_of
+from penstock.operators.select.storage_choice import SLEEPS
 from penstock.sql.plan import Plan, evaluated_by_spark
 from penstock.statements.session import Session
 from penstock.types import format_duration
@@ -97,6 +98,7 @@ def _describe_query(session: Session, definition: QueryDefinition, answer: Query
         "error": message,
         "strategy": session.standing.strategy_of(definition.id) if answer is not None else None,
         "strategy_asked": definition.strategy,
+        "sleeping": SLEEPS if answer is not None and answer.sleeping else None,
         "memory": memory,
         "invocations": session.usage.invocations(definition.id),
         "last_invoked": session.usage.last_us(definition.id),

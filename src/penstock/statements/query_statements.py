@@ -45,6 +45,7 @@ from penstock.sql.plan import (
 )
 from penstock.sql.planning.aggregate.windows import registered
 from penstock.sql.planning.planner import reads_of
+from penstock.sql.planning.shapes import ShapedText
 from penstock.sql.scope import fold
 from penstock.sql.window_clauses import retargeted
 from penstock.statements.select import plan_of
@@ -62,10 +63,10 @@ _COLLECT_EVERY = 50
 
 @dataclass(frozen=True, slots=True)
 class RequestedQuery:
-    """A query to be created: its parsed text, or the error of parsing it."""
+    """A query to be created: its text, parsed or not, or the error of parsing it."""
 
     name: str
-    asks: st.Select | PenstockError
+    asks: st.Select | str | PenstockError
     facts: Mapping[str, Any] = field(default_factory=dict)
     statement: st.Statement | None = None  # where it stands in a script
 
@@ -112,7 +113,7 @@ def register(
     session: Session, queries: Sequence[Mapping[str, Any]], on_error: st.OnError, owner: str | None
 ) -> list[dict[str, Any]]:
     """The same for records with `name`, `sql` and perhaps owner, description and strategy."""
-    became = register_all(session, (_read(query, owner) for query in queries), len(queries), on_error)
+    became = register_all(session, [_asked_for(query, owner) for query in queries], len(queries), on_error)
     return [
         {
             "index": index,
@@ -124,12 +125,9 @@ def register(
     ]
 
 
-def _read(query: Mapping[str, Any], owner: str | None) -> RequestedQuery:
+def _asked_for(query: Mapping[str, Any], owner: str | None) -> RequestedQuery:
     facts = {"owner": owner} | {n: query[n] for n in ("owner", "description", "strategy") if query.get(n)}
-    try:
-        return RequestedQuery(query["name"], parse_select(query["sql"]), facts)
-    except PenstockError as failure:
-        return RequestedQuery(query["name"], failure)
+    return RequestedQuery(query["name"], query["sql"], facts)
 
 
 def register_all(session: Session, wanted: Iterable[RequestedQuery], count: int, on_error: st.OnError) -> list[Outcome]:
@@ -159,14 +157,13 @@ def _plan_all(
             gc.collect(0)
         reads: set[str] = set()
         try:
-            if isinstance(query.asks, PenstockError):
-                raise query.asks
+            asks = _read(session, query.asks, together.state)
             if query.name in made:
                 raise error("already_exists", kind="query", name=query.name)
             _check_room(session, len(made))
-            reads = named_in(query.asks) if count > 1 else reads  # before planning, which spends the tree
-            state = together.state_for(reads)
-            made[query.name], notices = _planned(session, query, query.asks, state, together.coming)
+            if count > 1 and isinstance(asks, st.Select):
+                reads = named_in(asks)  # before planning, which spends the tree
+            made[query.name], notices = _planned(session, query, asks, together.state_for(reads), together.coming)
             became.append(notices)
         except PenstockError as failure:
             if query.statement is not None and failure.sql is None:
@@ -195,14 +192,40 @@ def _check_room(session: Session, coming: int) -> None:
         raise error("limit_reached", detail=f"this server keeps at most {most} standing queries", hint=hint)
 
 
+def _read(session: Session, asks: st.Select | str | PenstockError, state: CatalogState) -> st.Select | ShapedText:
+    """The parsed text, or its plan where texts of the same shape were planned before. Raises what is wrong with it."""
+    if isinstance(asks, PenstockError):
+        raise asks
+    if not isinstance(asks, str):
+        return asks
+    return session.shapes.plan(asks, state) or parse_select(asks)
+
+
+def _plan_new(session: Session, select: st.Select, state: CatalogState) -> Plan:
+    """The plan of a text; others of the same shape are planned by it."""
+    plan = plan_of(session, select, standing=True, state=state)
+    if plan.selection is not None:
+        session.shapes.learn(
+            select.sql,
+            plan.selection,
+            state,
+            lambda text: plan_of(session, parse_select(text), standing=True, state=state),
+        )
+    return plan
+
+
 def _planned(
-    session: Session, query: RequestedQuery, select: st.Select, state: CatalogState, coming: Sequence[QueryDefinition]
+    session: Session,
+    query: RequestedQuery,
+    asks: st.Select | ShapedText,
+    state: CatalogState,
+    coming: Sequence[QueryDefinition],
 ) -> tuple[QueryDefinition, tuple[str, ...]]:
     """A query as the catalog takes it, and its notices."""
     for kind, names in (("query", state.queries), ("table", state.tables), ("rollup", state.rollups)):
         if query.name in names:
             raise error("already_exists", kind=kind, name=query.name)
-    plan = plan_of(session, select, standing=True, state=state)
+    plan = asks.plan if isinstance(asks, ShapedText) else _plan_new(session, asks, state)
     check_window(session.settings, plan)
     tables, queries, functions = reads_of(plan, state)
     if evaluated_by_spark(plan) and plan.spark is not None:
@@ -217,7 +240,7 @@ def _planned(
     notices = notices_of(session.standing, query.name, plan, query.facts.get("strategy"), state)
     plan = registered(plan, f"{query.name}@{state.position}", start_us)
     text = plan_text(stored(plan))
-    new = QueryDefinition(0, query.name, select.sql, text, tables, queries, functions, start_us, **query.facts)
+    new = QueryDefinition(0, query.name, asks.sql, text, tables, queries, functions, start_us, **query.facts)
     return new, notices
 
 
@@ -274,19 +297,19 @@ class RegistrationBatch:
     def __init__(self, state: CatalogState) -> None:
         self.made: dict[str, QueryDefinition] = {}
         self.coming: tuple[QueryDefinition, ...] = ()  # those of them that others read
-        self._state = state
+        self.state = state
         self._refused: dict[str, tuple[str, str]] = {}  # by name: which query is the cause, and what it fails with
         self._missing: list[tuple[PenstockError, set[str]]] = []
 
     def state_for(self, reads: Collection[str]) -> CatalogState:
         """The catalog that a query is planned with; the queries of this call that it reads are there."""
-        new = [self.made[name] for name in reads if name in self.made and name not in self._state.queries]
+        new = [self.made[name] for name in reads if name in self.made and name not in self.state.queries]
         if new:
             # The catalog numbers them when they are all planned; until then they have numbers that no query has.
             numbered = tuple(replace(query, id=-1 - len(self.coming) - i) for i, query in enumerate(new))
             self.coming += numbered
-            self._state = self._state.expecting(numbered)
-        return self._state
+            self.state = self.state.expecting(numbered)
+        return self.state
 
     def refuse(self, name: str, reads: set[str], failure: PenstockError) -> None:
         """Record a refused query. Its error names the refused query that caused it; queries that read it will name it, too."""

@@ -24,6 +24,7 @@ from penstock.security.users import Users
 from penstock.sensors.address_rules import AddressRules
 from penstock.settings import Settings
 from penstock.sql.plan import SparkPlan
+from penstock.sql.planning.shapes import PlanShapes
 from penstock.statements.running_statements import RunningStatements
 from penstock.streams.log.stream_log import StreamLog
 from penstock.views.results import Result
@@ -51,6 +52,7 @@ class Session:
     completeness: Completeness
     costs: Costs
     usage: Usage
+    shapes: PlanShapes
     system_table: Callable[[str], pa.Table]  # the rows of a table penstock.* as they are now
 
     def definition(self, name: str) -> QueryDefinition:

@@ -6,7 +6,8 @@ through what a cycle changed, never through all queries: matches of many queries
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,9 @@ import numpy.typing as npt
 import orjson
 import pyarrow as pa
 
+from penstock.catalog.definition_json import changed_by_run_plan
 from penstock.catalog.journal import JournalReader
-from penstock.catalog.model import QueryDefinition, Table
+from penstock.catalog.model import Entry, QueryDefinition, Table
 from penstock.catalog.state import CatalogState
 from penstock.cycle.commit_files import CommitRecord, ResultRow, result_batch
 from penstock.cycle.cut import FirstNeeded, SegmentsOf
@@ -25,6 +27,7 @@ from penstock.errors import PenstockError, expect
 from penstock.expr.evaluate import evaluate_static
 from penstock.expr.expression import Expr
 from penstock.expr.windows import FOREVER, TimeWindow
+from penstock.operators.aggregate.partials.cell_sums import CellRange
 from penstock.operators.aggregate.state import SliceStore
 from penstock.operators.base.ranges import joined
 from penstock.operators.base.state import OperatorState, new_states
@@ -33,6 +36,7 @@ from penstock.operators.select.durability import meets_rows
 from penstock.operators.select.state import SelectState
 from penstock.operators.sparksql.state import EvaluationStore
 from penstock.sql.plan import (
+    AggregatePlan,
     KernelPlan,
     Plan,
     QueryAggregatePlan,
@@ -42,7 +46,7 @@ from penstock.sql.plan import (
     stream_uses,
 )
 from penstock.streams.log.segments import list_readable
-from penstock.views.query_state import NEVER, QueryState
+from penstock.views.query_state import NEVER, QueryState, window_low
 from penstock.views.stream_clock_index import Times
 from penstock.views.window_index import WindowIndex
 
@@ -63,6 +67,7 @@ class AnswerStore:
         self.state = CatalogState(catalog)
         self.answers: dict[int, QueryState] = {}
         self.offset: Offset | None = None
+        self.log = folder.log
         self.newest: dict[int, Times] = {}  # of each table, by static version
         self.heard: dict[int, Times] = {}  # NOW of the cycle that brought the newest
         self.rows: dict[int, int] = {}
@@ -82,20 +87,32 @@ class AnswerStore:
         self._came = 0  # the last cycle with readings, definitions or history
         self._listing = listing or (lambda table_id: list_readable(folder.log, table_id))
         self.complete: set[int] = set()  # queries with an answer that is kept current on a user's request
+        self.sleeping: set[int] = set()  # queries that the run plan leaves out
         self._paused: set[int] = set()  # queries that Spark SQL evaluates, and does not for now
         self.reads_queries = False  # whether any query reads another one's answer
         self.reader_failures: dict[int, str] = {}  # of readers of joins, which have no answer of their own here
+        self.defined = 0  # the last entry that was more than a run plan
         self.touched: set[int] = set()  # queries that the last cycle changed in more than their matches
         self._failed: set[int] = set()  # queries that the last cycle could not do
         self.poisoned: dict[int, str] = {}  # of those, the ones that are to be taken out of the cycles, and why
 
+    def take_definitions(self, known: CatalogState, position: int) -> None:
+        """Begin with definitions that are in memory already, where they are those of a position; the journal says the same.
+
+        No entry may be applied to them meanwhile.
+        """
+        if known.position == position:
+            self._reader.entries(upto=position)  # it goes on after these
+            self.state.take_over(known)
+
     def apply(self, record: CommitRecord) -> None:
         """Take in one more cycle (or a snapshot, as the first)."""
-        before = self.state.position
+        before = self.state.position if self.offset is not None else 0
         self.touched, self._failed, self.poisoned = set(), set(), {}
         self.evaluations.took = False
-        self.state.apply_many(self._reader.entries(upto=record.end.journal))
-        self._follow_definitions(before, record)
+        noted = _Noted()
+        self.state.apply_many(noted.entries(self._reader.entries(upto=record.end.journal)))
+        self._follow_definitions(before, noted, record)
         self._take_results(record)
         if record.info.get("snapshot"):
             self._restore(record)
@@ -203,10 +220,12 @@ class AnswerStore:
 
     # -- definitions
 
-    def _follow_definitions(self, before: int, record: CommitRecord) -> None:
-        if self.state.position == before and self.offset is not None:
+    def _follow_definitions(self, before: int, noted: _Noted, record: CommitRecord) -> None:
+        if not noted.others and self.offset is not None:
+            self._follow_run_plans(noted.planned & self.answers.keys(), record)
             return
         queries = self.state.queries_by_id
+        self.defined = self.state.position
         for query_id in self.operators.keys() - queries.keys():
             self._drop(query_id)
         for table_id in [t for t in self.newest if t not in self.state.tables_by_id]:
@@ -222,9 +241,14 @@ class AnswerStore:
                     self._follow_definition(query_id, queries[query_id], record)
                 except Exception as failure:  # other queries are not affected
                     self.poison(query_id, f"its definition cannot be taken in: {type(failure).__name__}: {failure}")
-        for query_id, answer in self.answers.items():
-            if answer.strategy != queries[query_id].strategy:  # no change of what it answers, so of no position
-                self._follow_strategy(query_id, answer, queries[query_id], record)
+        self._follow_run_plans(self.answers, record)
+
+    def _follow_run_plans(self, queries: Collection[int], record: CommitRecord) -> None:
+        """Strategies and sleep: no change of what a query answers, so of no position."""
+        for query_id in queries:
+            answer, definition = self.answers[query_id], self.state.queries_by_id[query_id]
+            if answer.strategy != definition.strategy or answer.sleeping != definition.sleeping:
+                self._follow_strategy(query_id, answer, definition, record)
 
     def _drop(self, query_id: int) -> None:
         del self.operators[query_id]
@@ -234,6 +258,7 @@ class AnswerStore:
         self.reader_failures.pop(query_id, None)
         self._paused.discard(query_id)
         self.complete.discard(query_id)
+        self.sleeping.discard(query_id)
         if self.answers.pop(query_id, None) is not None:
             self.touched.add(query_id)
 
@@ -277,8 +302,9 @@ class AnswerStore:
     def _follow_strategy(
         self, query_id: int, answer: QueryState, definition: QueryDefinition, record: CommitRecord
     ) -> None:
-        answer.strategy = definition.strategy
+        answer.strategy, answer.sleeping = definition.strategy, definition.sleeping
         (self.complete.add if answer.strategy == "complete" else self.complete.discard)(query_id)
+        (self.sleeping.add if answer.sleeping else self.sleeping.discard)(query_id)
         if answer.plan.window_join is None:
             position = record.start.data.get(answer.plan.uses[0].table_id, 0)
             (answer.go_live if meets_rows(definition, answer.plan) else answer.rest)(position)
@@ -351,8 +377,17 @@ class AnswerStore:
         """Note whether more rows of an aggregate's history have no cells than these: then it is FILLING."""
         answer, rows = self.answers.get(query_id), 0
         if answer is not None and answer.answers and answer.top is None and self.offset is not None:
-            rows = self.slices.missing_rows(query_id, answer.reach, self.state, self.offset.data)
+            rows = self.slices.missing_rows(query_id, answer.reach, partial(self._look_of, answer), self._listing)
         self.slices.note_fill(query_id, rows if rows > most_rows else 0)
+
+    def _look_of(self, answer: QueryState, plan: AggregatePlan) -> CellRange | None:
+        """What a query's aggregation, or that of a subquery, reaches at the last cycle."""
+        assert self.offset is not None
+        inherits = any(scalar.plan is plan and scalar.inherits for scalar in answer.scalars)
+        now_us = self.query_now(answer)
+        low = window_low(answer.window if inherits else plan.window, now_us, answer.start_us)
+        head, floor = self.offset.data.get(plan.table_id, 0), self.state.retention(plan.table_id)
+        return CellRange(low if low is not None else FOREVER, FOREVER, floor, head)
 
     def _fail(self, query_id: int, why: str) -> None:
         answer = self.answers.get(query_id)
@@ -481,6 +516,22 @@ class AnswerStore:
             except PenstockError as damage:
                 answer.fail(damage.message, damage.condition)
         self.touched |= self.answers.keys()
+
+
+class _Noted:
+    """The queries that run plans among some entries name, and whether there are other entries."""
+
+    def __init__(self) -> None:
+        self.planned: set[int] = set()
+        self.others = False
+
+    def entries(self, entries: Iterable[Entry]) -> Iterator[Entry]:
+        for entry in entries:
+            if entry.kind == "run_plan":
+                self.planned.update(changed_by_run_plan(entry))
+            else:
+                self.others = True
+            yield entry
 
 
 def _filling(end: Offset, query_id: int) -> tuple[int, int] | None:

@@ -34,6 +34,7 @@ class QueryState:
     live_since: int | None = None  # from here on they have every new row's matches; None: not for now
     reach: int = 0  # rows below this are older than any window of the query
     strategy: str | None = None  # the strategy that a user asked for
+    sleeping: bool = False  # whether the run plan leaves it out of the cycles
     whole: Plan | None = None  # the query's plan, of which `plan` is what kernels run
     top: AggregatePlan | None = None  # what a join's results are aggregated by, if these are no answer themselves
 

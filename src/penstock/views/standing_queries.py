@@ -9,11 +9,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
+from weakref import WeakSet
 
 from penstock.catalog.journal import JournalReader
 from penstock.catalog.model import QueryDefinition
 from penstock.catalog.state import CatalogState
 from penstock.cycle.commits import CommitRecord, CommitStore
+from penstock.cycle.definitions import loading
 from penstock.cycle.folder import DataFolder, place_sheets
 from penstock.errors import PenstockError, error, suggest
 from penstock.expr.windows import AnyWindow
@@ -29,6 +32,7 @@ from penstock.operators.select.current_rows import CurrentRows
 from penstock.operators.select.storage_choice import READY_MAX_ROWS, READY_SECONDS, StorageChoice, Strategy
 from penstock.settings import Settings
 from penstock.sql.plan import Plan, has_latch, own_windows_of, plan_from_json
+from penstock.streams.log.release_memory import give_back_memory
 from penstock.streams.log.segments import Segment, list_readable
 from penstock.views.answer_store import AnswerStore
 from penstock.views.feed import CommitFeed, JoinMark, Mark, SharedEvents
@@ -41,7 +45,10 @@ from penstock.views.window_history import WindowHistory
 
 _log = logging.getLogger("penstock.queries")
 QUERIES_PER_TRIM = 2000
+SETTLE_AFTER = 5000
 ORPHAN_CYCLES = 2 * LAG_MAX
+FILES_PER_CYCLE = 4
+"""So many files of cells are written after a cycle: at 8 MB each they take some tens of milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +61,13 @@ class Intervals:
     """How long a reader waits at most for a cycle that includes its own writes."""
     ready_s: float = 10.0
     """How long a reader waits at most for a query that still fills its window."""
+
+
+class Followed(Protocol):
+    """A subscriber: it uses its query until it is closed."""
+
+    name: str
+    closed: bool
 
 
 class StandingQueries:
@@ -89,33 +103,46 @@ class StandingQueries:
         self.storage_choice = StorageChoice()
         self.ready = CurrentRows()
         self.samples = SampleCache()
+        self._used_us: dict[int, int] = {}  # by query, NOW of the cycle when it was last used or defined
+        self.followers: WeakSet[Followed] = WeakSet()
         self._torn = False  # whether the store has part of a cycle
+        self._defined = 0  # definitions since memory was given back
         self.snapshot_due = False  # whether there is something that took long to make, and that no record has
 
-    def load(self) -> None:
-        """Fold what the commit records hold: after this every answer is what it was before the restart."""
+    def load(self, known: CatalogState | None = None) -> None:
+        """Fold what the commit records hold: after this every answer is what it was before the restart.
+
+        `known`: the definitions, where nothing can change them meanwhile.
+        """
         self.result_files.begin_loading()
         snapshot, cycles = self.commits.foundation()
-        if snapshot is not None:
-            self._fold(snapshot)
         newest = max(self.commits.snapshots(), default=0)
+        cells = self._read_snapshot(newest) if newest in cycles else None
+        with self._lock:
+            self.store.slices.waits_for_cells = cells is not None
+        if snapshot is not None:
+            if known is not None:
+                self.store.take_definitions(known, snapshot.end.journal)
+            with loading():
+                self._fold(snapshot)
         for cycle in cycles:
             self._fold(self.commits.read(cycle))
-            if cycle == newest:
-                self._take_cells(newest)
+            if cycle == newest and cells is not None:
+                with self._lock:
+                    self.store.slices.take_cells(cells)
+                    for query_id in self.store.answers:  # what is FILLING was not known before
+                        self.store.note_fill(query_id, self.settings.answer_read_max_rows)
         self.result_files.remove_orphans(self.commits)
+        with self._lock:
+            self.store.slices.sweep_files()
 
-    def _take_cells(self, snapshot: int) -> None:
-        """Take the cells of a snapshot: they have the history that Spark sliced since the snapshot that the start began with."""
+    def _read_snapshot(self, cycle: int) -> CommitRecord | None:
+        """The newest snapshot, for its cells: they have the history that Spark sliced since the snapshot that the start begins with."""
         try:
-            record = self.commits.read_snapshot(snapshot)
+            return self.commits.read_snapshot(cycle)
         except PenstockError as failure:
             _log.warning("histories are filled again: %s", failure)
-            return
-        with self._lock:
-            self.store.slices.take_cells(record.payloads("slices"))
-            for query_id in list(self.store.slices.fills):
-                self.store.note_fill(query_id, self.settings.answer_read_max_rows)
+            return None
 
     def _new_store(self) -> AnswerStore:
         def listed(table_id: int) -> list[Segment]:
@@ -126,7 +153,9 @@ class StandingQueries:
             except PenstockError:
                 return list_readable(self.folder.log, table_id)
 
-        return AnswerStore(JournalReader(self.folder.root), self.folder, listed, self._catalog)
+        store = AnswerStore(JournalReader(self.folder.root), self.folder, listed, self._catalog)
+        store.slices.series_slots_max = self.settings.series_slots_max
+        return store
 
     def take(self, record: CommitRecord) -> None:
         """Fold a committed cycle into the answers and wake subscribers and other waiting clients."""
@@ -165,15 +194,37 @@ class StandingQueries:
             # It goes through all queries, and most of what it finds can wait.
             if record.cycle % (self.intervals.trim_cycles * (1 + len(self.store.answers) // QUERIES_PER_TRIM)) == 0:
                 self._trim()
+        if self._defined >= SETTLE_AFTER:
+            # What a thousand definitions at a time leave behind lies between those that stay.
+            self._defined = 0
+            give_back_memory()
         if self.snapshot_due or record.cycle % self.intervals.snapshot_cycles == 0:
-            self.snapshot_due = False
-            with self._lock:
-                self.result_files.compact(self.store)
-                snapshot = self.store.to_snapshot()
-            self.commits.write_snapshot(snapshot)
-            self.commits.prune(record.cycle - self._keep)
-            self.result_files.remove_dropped(self.store, self.commits.oldest_snapshot)
+            self.snapshot_due = self._write_cells()
+            if not self.snapshot_due:
+                self._write_snapshot(record.cycle)
         self._write_next_edge(record)
+
+    def _write_cells(self) -> bool:
+        """Write cells to files, as many as a cycle has time for; whether some are left. All else goes into the snapshot."""
+        with self._lock:
+            batches = self.store.slices.unfiled()
+        for batch in batches[:FILES_PER_CYCLE]:
+            mapped = self.store.slices.files.write(batch)
+            if mapped is None:
+                return False
+            with self._lock:
+                mapped.adopt()
+        return len(batches) > FILES_PER_CYCLE
+
+    def _write_snapshot(self, cycle: int) -> None:
+        with self._lock:
+            self.result_files.compact(self.store)
+            snapshot = self.store.to_snapshot()
+        self.commits.write_snapshot(snapshot)
+        self.commits.prune(cycle - self._keep)
+        self.result_files.remove_dropped(self.store, self.commits.oldest_snapshot)
+        with self._lock:
+            self.store.slices.sweep_files()
 
     def _give_up_passed(self, most_bytes: int) -> list[Path]:
         """Drop the bit matrices that no window reaches; returns their files."""
@@ -197,16 +248,18 @@ class StandingQueries:
             store = self.store
             store.apply(record)
             self.result_files.note(store)
+            self._defined += len(store.touched)
             for query_id in store.touched:
                 answer = store.answers.get(query_id)
                 answering = answer is not None and answer.answers
-                # One that has answered goes on: a request has Spark read what a longer window needs.
-                if query_id in store.slices.fills or self.windows.at(query_id, record.cycle - 1) is None:
-                    store.note_fill(query_id, self.settings.answer_read_max_rows)
+                store.note_fill(query_id, self.settings.answer_read_max_rows)
                 self.windows.note(record.cycle, query_id, answer.window if answer is not None and answering else None)
                 if answer is None:
                     self.storage_choice.forget(query_id)
                     self.ready.forget(query_id)
+                    self._used_us.pop(query_id, None)
+                elif store.state.query_positions[query_id][1] > record.start.journal:
+                    self._used_us[query_id] = record.end.now_us
             # Under the lock: a reader that sees a query in the store finds it in the newest mark.
             mark = Mark(
                 record.cycle,
@@ -324,8 +377,19 @@ class StandingQueries:
                 raise error("query_not_found", query=name, hint=suggest(name, self.store.state.queries))
             last = self.feed.last()
             assert last is not None
+            if asked and query.id in self.store.answers:
+                self._used_us[query.id] = last.end.now_us
             mark = last if as_of is None else self.feed.mark(as_of)
             return view_of(self.store.operators[query.id]).at(self, query, mark, self.log_access(budget), asked)
+
+    def used_since(self, now_us: int) -> set[int]:
+        """The queries that were asked, or that came, since a NOW; others are forgotten. Called under the lock."""
+        self._used_us = {q: at for q, at in self._used_us.items() if at > now_us}
+        return set(self._used_us)
+
+    def followed(self) -> set[str]:
+        """The names of the queries that have subscribers."""
+        return {follower.name for follower in list(self.followers) if not follower.closed}
 
     def query_at(self, query: QueryDefinition, mark: Mark) -> tuple[QueryAt, AnyWindow]:
         """A query that kernels run, and its window at a kept cycle; cycle_gone where it had no answer there."""

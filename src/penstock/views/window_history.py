@@ -15,13 +15,20 @@ class WindowHistory:
     def __init__(self) -> None:
         self._changes: dict[int, tuple[_Change, ...]] = {}
         self._several: set[int] = set()  # queries about which something can be forgotten
+        self._first: tuple[_Change] = ((0, None),)  # the last one that was the first of a query
 
     def note(self, cycle: int, query_id: int, window: AnyWindow | None) -> None:
         """From a cycle on a query answers through a window; None: it does not answer."""
         known = self._changes.get(query_id, ())
         if (known[-1][1] if known else None) == window:
             return
-        self._changes[query_id] = (*known, (cycle, window))
+        if not known:
+            # A thousand queries that come together look back as far: they share what is noted.
+            if self._first[0] != (cycle, window):
+                self._first = ((cycle, window),)
+            self._changes[query_id] = self._first
+        else:
+            self._changes[query_id] = (*known, (cycle, window))
         if known or window is None:
             self._several.add(query_id)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from operator import itemgetter
 from typing import TypeVar
 
@@ -17,6 +18,7 @@ from penstock.views.stream_clock_index import NowKey, StreamClockIndex
 
 # A window over a table's rows; START where the window depends on it.
 Look = tuple[int, Window, int | None]
+_Told = tuple[tuple[NowKey, ...], tuple[Look, ...], tuple[tuple[int, int], ...]]
 T = TypeVar("T")
 
 
@@ -30,7 +32,7 @@ class WindowIndex:
         self.ending: set[int] = set()
         self._spans: dict[int, dict[int, BitMap]] = {}  # by table and span, whose it is
         # Tuples: one of each per query, and an empty list takes more than a tuple of one.
-        self._told: dict[int, tuple[tuple[NowKey, ...], tuple[Look, ...], tuple[tuple[int, int], ...]]] = {}
+        self._told: dict[int, _Told] = {}
 
     def take(self, query_id: int, answer: QueryState | None, tables: dict[int, Table]) -> None:
         """A query came, changed, or (None) went."""
@@ -58,7 +60,7 @@ class WindowIndex:
         for key in keys:
             self.nows.add(key)  # before it leaves: a stream that is read on keeps the NOWs of older cycles
         self._leave(query_id)
-        self._told[query_id] = (tuple(keys), tuple(looks), tuple(spans))
+        self._told[query_id] = _shared((tuple(keys), tuple(looks), tuple(spans)))
         self.looks.update(looks)
         for table_id, span in spans:
             self._spans.setdefault(table_id, {}).setdefault(span, BitMap()).add(query_id)
@@ -84,6 +86,12 @@ class WindowIndex:
     def spans(self, table_id: int) -> list[tuple[int, BitMap]]:
         """How far back from NOW sliding windows over a table reach, the farthest first, and the queries of each."""
         return sorted(self._spans.get(table_id, {}).items(), key=itemgetter(0), reverse=True)
+
+
+@lru_cache(maxsize=1 << 14)
+def _shared(told: _Told) -> _Told:
+    """One for all that are equal: ten alarms of a sensor need the same."""
+    return told
 
 
 def depends_on_start(window: Window) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 
 import numpy as np
@@ -14,6 +15,7 @@ from penstock.operators.aggregate import cell_estimate
 from penstock.operators.aggregate.cell_estimate import CellEstimate, count_groups, estimate_cells
 from penstock.operators.aggregate.shape import family_of
 from penstock.sql.plan import AggregatePlan, plan_from_json
+from tests.support.examples import seeds
 from tests.support.pipe import BEGAN_US, Pipe
 
 SENSORS = 40
@@ -27,14 +29,17 @@ def create(pipe: Pipe) -> None:
     pipe.db.execute(f"INSERT INTO m VALUES {', '.join(f'({i}, {i % 4}, NULL)' for i in range(SENSORS))}")
 
 
-def push(pipe: Pipe, every_s: int, days: float) -> None:
-    """Readings of all sensors at a steady rate. The newest come one by one, so that few of them are apart from the tiles."""
+def push(pipe: Pipe, every_s: int, days: float, apart: bool = False) -> None:
+    """Readings of all sensors at a steady rate, at once or each at a moment of its own (`apart`).
+
+    The newest come one by one, so that few of them are apart from the tiles.
+    """
     count = int(days * DAY / every_s)
     times = BEGAN_US - np.arange(count)[::-1] * every_s * SECOND
     for part in [*np.array_split(times[:-40], max(1, count * SENSORS // 40_000)), *np.array_split(times[-40:], 40)]:
         sensors = 1 if len(part) == 1 else SENSORS
-        ts = np.repeat(part, sensors)
         ids = np.tile(np.arange(sensors), len(part))
+        ts = np.repeat(part, sensors) - (SENSORS - 1 - ids) * apart * every_s * SECOND // SENSORS
         values = np.random.default_rng(1).normal(20.0, 5.0, len(ts))
         rows = {"sid": pa.array(ids, pa.int32()), "ts": pa.array(ts, pa.timestamp("us", "UTC")), "v": pa.array(values)}
         pipe.db.push("m", pa.table(rows))
@@ -71,6 +76,27 @@ def test_memory_is_within_a_fifth_of_the_estimate(
     (full_line,) = [line for line in lines if "a full window: about" in line]
     assert f"{full.cells:,} cells" in full_line and "slices_memory_mb" in full_line
     assert " of 1" in level_line
+
+
+CALLS = ("COUNT(*)", "COUNT(*), SUM(v)", "AVG(v)", "MIN(v), MAX(v)", "STDDEV_SAMP(v)", "COUNT(*), AVG(v), MAX(v)")
+
+
+@pytest.mark.parametrize("seed", seeds(4, 24))
+def test_memory_is_within_a_fifth_of_the_estimate_for_any_rate(pipes: Callable[..., Pipe], seed: int) -> None:
+    """Random rates, lengths, aggregates and groups. Readings come evenly: the estimate knows no more of them."""
+    chance = random.Random(seed)
+    every_s = chance.choice([2, 7, 30, 60, 300, 900, 3600])
+    days = chance.uniform(0.5, 1.0) * 200_000 / SENSORS * every_s / DAY
+    keys, calls = chance.choice(["sid", "room"]), chance.choice(CALLS)
+    pipe = pipes()
+    create(pipe)
+    window = f"BEGIN (NOW - {int(days * DAY)} SECONDS) END (NOW)"
+    pipe.db.execute(f"CREATE QUERY q AS SELECT {keys}, {calls} FROM m GROUP BY {keys} {window}")
+    push(pipe, every_s, days, apart=True)
+    pipe.db.invoke("q")
+    kept, full = pipe.db.query("q")["memory"], estimated(pipe, "q")
+    # Of a small store it depends on the moment how much has become wide.
+    assert full.nbytes == pytest.approx(kept, rel=0.2, abs=40_000), (every_s, days, keys, calls, full)
 
 
 def test_a_window_that_cannot_fit_is_refused_with_the_numbers(

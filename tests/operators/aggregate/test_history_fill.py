@@ -12,9 +12,11 @@ import pyarrow as pa
 import pytest
 
 from penstock.clock import SECOND
-from penstock.errors import PenstockError, error
+from penstock.errors import PenstockError, error, expect
 from penstock.operators.aggregate import answer as answer_module
 from penstock.operators.aggregate import history
+from penstock.operators.aggregate.answer import AggregateAt
+from penstock.operators.aggregate.partials import tiles
 from penstock.views.standing_queries import Intervals
 from tests.spark.asking import rows_of
 from tests.support.local_engine import LocalEngine
@@ -43,7 +45,7 @@ class World(Pipe):
 
     def __init__(self, folder: Path) -> None:
         self.gate, self.failures = threading.Semaphore(0), list[Exception]()
-        super().__init__(folder, intervals=Intervals(ready_s=0.0), answer_read_max_rows=MOST)
+        super().__init__(folder, intervals=Intervals(ready_s=0.0), answer_read_max_rows=MOST, cycles_keep=3)
         self.probes("WITH (time = 'valid', out_of_order = 'accept')")
         self.values = np.random.default_rng(3).integers(0, 100, ROWS).astype(float)
         for part in np.array_split(np.arange(ROWS), 10):
@@ -206,3 +208,91 @@ def test_a_subscriber_waits_for_the_fill_and_begins_with_the_whole_answer(world:
     world.open_gate()
     event = subscription.next(PATIENCE_S)
     assert event is not None and sorted(rows_of(event.table)) == world.expected()
+
+
+SHORT = "BEGIN (NOW - 100 SECONDS) END (NOW)"
+
+
+def lengthened(world: World) -> None:
+    """Two queries of the same cells, of which older ones have been forgotten; then one gets a longer window."""
+    world.set_intervals(trim_cycles=1)
+    world.create("short", SHORT)
+    world.create("totals", SHORT)
+    for number in range(3, 10):
+        world.db.execute(f"INSERT INTO probes VALUES ({number}, 'east', NULL)")
+        world.engine.drain()
+        assert world.totals() == world.expected(201)
+    world.db.execute(f"ALTER QUERY totals SET {WINDOW}")
+    world.engine.drain()
+
+
+def test_a_longer_window_is_filling_and_the_others_answer_meanwhile(world: World) -> None:
+    lengthened(world)
+    assert world.db.query("totals")["state"] == "FILLING"
+    with pytest.raises(PenstockError, match="FILLING its window"):
+        world.db.invoke("totals")
+    assert world.totals("short") == world.expected(201)
+    world.gate.release()
+    assert world.db.standing.feed.wait(lambda: progress(world) > 0, PATIENCE_S)
+    ts = pa.array([BEGAN_US, BEGAN_US - 1500 * SECOND], pa.timestamp("us", "UTC"))
+    late = pa.table({"id": pa.array([1, 2], pa.int32()), "ts": ts, "value": pa.array([1000.0, 2000.0])})
+    world.db.push("probes", late)
+    world.engine.drain()
+    world.open_gate()
+    (north, n, s), (south, m, t) = world.expected()
+    assert world.totals() == [(north, n + 1, s + 1000.0), (south, m + 1, t + 2000.0)]
+    (north, n, s), south_short = world.expected(201)
+    assert world.totals("short") == [(north, n + 1, s + 1000.0), south_short]
+
+
+def test_a_restart_goes_on_with_a_longer_window(world: World) -> None:
+    lengthened(world)
+    world.gate.release()
+    assert world.db.standing.feed.wait(lambda: progress(world) > 0, PATIENCE_S)
+    world.gate.release(1000)
+    world.restart()
+    assert world.db.standing.is_ready("totals", PATIENCE_S)
+    assert world.totals() == world.expected() and world.totals("short") == world.expected(201)
+
+
+def test_a_query_that_is_dropped_leaves_no_older_cells(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tiles, "SLOT_ROWS", 1)  # cells stay as many as they are
+    lengthened(world)
+    shared = world.db.query("short")["memory"]
+    world.gate.release()
+    assert world.db.standing.feed.wait(lambda: progress(world) > 0, PATIENCE_S)
+    assert world.db.query("short")["memory"] > 1.5 * shared
+    world.db.execute("DROP QUERY totals")
+    for number in range(10, 14):
+        world.db.execute(f"INSERT INTO probes VALUES ({number}, 'east', NULL)")
+        world.engine.drain()
+    assert world.db.query("short")["memory"] < 2.2 * shared, "all is its own now"
+    assert world.totals("short") == world.expected(201)
+
+
+def push_at(world: World, second: int) -> None:
+    """One reading, so long after the others."""
+    world.clock.advance(BEGAN_US + second * SECOND - world.clock.now_us())
+    ts = pa.array([BEGAN_US + second * SECOND], pa.timestamp("us", "UTC"))
+    world.db.push("probes", pa.table({"id": pa.array([1], pa.int32()), "ts": ts, "value": pa.array([0.0])}))
+    world.engine.drain()
+
+
+def test_a_wide_slot_is_ready_before_begin_enters_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """BEGIN is in a slot of ten minutes, and two minutes before the next one, which has more rows than an answer may read."""
+    monkeypatch.setattr(tiles, "MANY_CELLS", 0)
+    monkeypatch.setattr(tiles, "SLOT_POSITIONS", 100)
+    monkeypatch.setattr(tiles, "TILE_SLOTS", (10, 1))
+    world.gate.release(1000)
+    world.create("totals", "BEGIN (NOW - 1500 SECONDS) END (NOW)")
+    assert world.db.standing.is_ready("totals", PATIENCE_S)
+    push_at(world, 200)
+    (north, n, s), (south, m, t) = world.expected(2601)
+    assert world.totals() == [(north, n + 1, s), (south, m, t)]
+    expect(AggregateAt, world.db.standing.held("totals", asked=False)).refine_ahead()
+    jobs = world.engine.tasks_run
+    assert jobs
+    push_at(world, 310)
+    (north, n, s), (south, m, t) = world.expected(2381)
+    assert world.totals() == [(north, n + 2, s), (south, m, t)]
+    assert world.engine.tasks_run == jobs, "the request read no more than an answer may"

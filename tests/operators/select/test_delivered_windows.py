@@ -87,3 +87,14 @@ def test_what_is_forgotten_of_long_ago_is_told_again_rather_than_kept_back(pipe:
     assert set(heard(subscription)) <= set(told)
     send(pipe, (0, 77), sensor=2)
     assert heard(subscription) == [77.0]
+
+
+def test_the_first_rows_are_told_by_a_wider_window_if_they_lay_before_a_constant_begin(pipe: Pipe) -> None:
+    subscription = follow(pipe, "BEGIN (TIMESTAMP '2025-11-15 07:00:27') END (NOW)")
+    send(pipe, (0, 1), (1, 2))
+    send(pipe, (28, 3))
+    assert heard(subscription) == [3.0]
+    alter(pipe, "BEGIN (TIMESTAMP '2025-11-15 07:00:01')")
+    assert heard(subscription) == [2.0]
+    alter(pipe, "BEGIN (LAST 3 ROWS)")
+    assert heard(subscription) == [1.0]

@@ -66,9 +66,13 @@ NAMES = (None, "", "a", "b", "\u00e4", "ab", "\U0001f600", "\uffee")
 class Rig:
     """Runs one random story."""
 
+    restarts = 0.1  # how often a cycle is followed by one
+
     def __init__(self, folder: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
         self.random = random.Random(seed)
         self.apart = random.Random(f"subqueries of {seed}")  # so that stories stay what they were
+        self.fate = random.Random(f"files of {seed}")
+        self.files_lost = self.files_kept = 0
         # Snapshots and forgetting belong to the story, which is too short for the usual numbers.
         self._intervals = Intervals(snapshot_cycles=7, trim_cycles=3)
         self.folder, self.clock = folder, ManualClock(BEGAN_US)
@@ -92,6 +96,7 @@ class Rig:
         self.db = Database(settings, self.clock, self._engine, self._intervals)  # type: ignore[arg-type]
         self.db.start()
         self.db.housekeeper.close()
+        self.db.idle_queries.close()
 
     def _engine(self, *arguments: Any) -> LocalEngine:
         folder, settings, on_commit = arguments[:3]
@@ -257,10 +262,29 @@ class Rig:
     def cycle(self) -> None:
         limits = Limits(self.random.choice([3, 7, 1000]), self.random.choice([5, 1000]))
         self.engine.cycle(limits)
-        if self.random.random() < 0.1:
+        if self.random.random() < self.restarts:
             self.watching.clear()
             self.db.stop()
+            self.lose_files()
             self.open()
+
+    def lose_files(self) -> None:
+        """After half of the stops, some files of cells are deleted, cut short or changed."""
+        found = sorted((self.folder / "slices").glob("*/*.arrow"))
+        if self.fate.random() < 0.5:
+            self.files_kept += len(found)
+            return
+        for path in found:
+            fate = self.fate.choice(["kept", "kept", "kept", "deleted", "short", "changed"])
+            data = bytearray(path.read_bytes())
+            self.files_lost += fate != "kept"
+            if fate == "deleted":
+                path.unlink()
+            elif fate == "short":
+                path.write_bytes(data[: self.fate.randrange(len(data))])
+            elif fate == "changed":
+                data[self.fate.randrange(len(data))] ^= 1 << self.fate.randrange(8)
+                path.write_bytes(data)
 
     def step(self) -> None:
         action = self.random.choices(

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from penstock.operators.aggregate import edge_rows
+from penstock.operators.aggregate import cell_files, edge_rows
 from penstock.operators.aggregate.partials import tiles
 from tests.oracle.aggregates.rig import Rig
 
 # Of the first ten, these run every line of our code that any of them runs.
-# In 195 retention passes over history that a query with LATCH has still to read.
-SEEDS = range(400) if os.environ.get("PENSTOCK_SOAK") else (0, 2, 3, 4, 5, 8, 195)
+# In 195 retention passes over history that a query with LATCH has still to read. In 303 windows get longer after cells were forgotten.
+SEEDS = range(400) if os.environ.get("PENSTOCK_SOAK") else (0, 2, 3, 4, 5, 8, 195, 303)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -36,6 +36,24 @@ def test_cells_of_every_width_say_the_same(seed: int, tmp_path: Path, monkeypatc
     monkeypatch.setattr(edge_rows, "MOST_ROW_BYTES", (500, 1 << 20)[seed // 4 % 2])
     monkeypatch.setattr(edge_rows, "MOST_SUM_BYTES", (5_000, 1 << 20)[seed // 8 % 2])
     assert answers_compared(Rig(tmp_path, seed, monkeypatch)) > 5
+
+
+@pytest.mark.parametrize("seed", range(2000, 2100) if os.environ.get("PENSTOCK_SOAK") else (2000, 2001, 2002, 2003))
+def test_cells_in_files_say_the_same_when_files_are_lost_or_damaged(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every tile is in a file at the next snapshot, and at each restart some files are gone, cut short or changed."""
+    monkeypatch.setattr(cell_files, "FILE_CELLS", 1)
+    monkeypatch.setattr(cell_files, "FILE_TILES", (1, 3, 256)[seed % 3])
+    monkeypatch.setattr(tiles, "RECENT", 0)
+    monkeypatch.setattr(tiles, "RECENT_CELLS", 1)
+    monkeypatch.setattr(tiles, "TILE_SLOTS", ((2, 1), (60, 10, 1))[seed % 2])
+    if seed // 2 % 2:
+        monkeypatch.setattr(tiles, "MANY_CELLS", 0)
+        monkeypatch.setattr(tiles, "SLOT_POSITIONS", 2)
+    rig = Rig(tmp_path, seed, monkeypatch)
+    rig.restarts = 0.4
+    assert answers_compared(rig) > 5 and rig.files_lost + rig.files_kept
 
 
 def answers_compared(rig: Rig) -> int:

@@ -166,6 +166,7 @@ class AggregatedStory(Story):
         self.db = Database(settings, self.clock, self._engine, intervals)
         self.db.start()
         self.db.housekeeper.close()
+        self.db.idle_queries.close()
         self.past.clear()
         self.watching.clear()
 
@@ -220,6 +221,12 @@ class AggregatedStory(Story):
         )
         if question.keys and self.random.random() < 0.2:
             question.distinct, question.calls, question.pane, question.having = True, (), None, None
+            text = question.text()
+            if not question.window() and not any(
+                f"{alias}.{c}" in text for alias in question.aliases for c in SHOWN[1:]
+            ):
+                # A question that names nothing of the readings would be about static rows.
+                question.keys += ((0, "k"),)
         elif self.own_windows and pane is None:
             self._give_own_windows(question)
         return question

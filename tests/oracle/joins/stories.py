@@ -236,6 +236,10 @@ class Story:
         return self.db.standing.invoke(name).table
 
     def compare(self, everything: bool = False) -> None:
+        with self.engine.still():
+            self._compare(everything)
+
+    def _compare(self, everything: bool) -> None:
         _, now_us, heads = self.committed()
         for question, _ in self.answering(everything):
             name = question.name

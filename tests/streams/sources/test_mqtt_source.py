@@ -12,13 +12,13 @@ from penstock.errors import error
 from penstock.streams.ingest.input_counts import InputCounts
 from penstock.streams.ingest.readings import IngestReceipt
 from penstock.streams.log.atomic_file import FolderNotSynced, as_storage_error
-from penstock.streams.sources import sensor_forwarder
-from penstock.streams.sources.sensor_forwarder import PushDelivery
+from penstock.streams.sources import push_delivery
+from penstock.streams.sources.push_delivery import PushDelivery
 
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sensor_forwarder, "_RETRY_S", 0.0)
+    monkeypatch.setattr(push_delivery, "_RETRY_S", 0.0)
 
 
 def failed(problem: Exception) -> Future[IngestReceipt]:

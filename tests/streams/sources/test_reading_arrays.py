@@ -11,7 +11,7 @@ import pytest
 from penstock.catalog.model import TableOptions
 from penstock.sensors.base import Reading, ReadResult
 from penstock.streams.ingest.readings import IngestReceipt
-from penstock.streams.sources import sensor_forwarder
+from penstock.streams.sources import push_delivery
 from penstock.streams.sources.sensor_forwarder import Outbox, ReadChunk, pack
 from penstock.streams.sources.sensor_state import OpenedSensor
 from penstock.types import DOUBLE, Field
@@ -40,7 +40,7 @@ class FailingIngest:
 def test_readings_that_ingest_could_not_take_are_stored_once_and_the_log_says_so(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(sensor_forwarder, "_RETRY_S", 0.0)
+    monkeypatch.setattr(push_delivery, "_RETRY_S", 0.0)
     plant, ingest = table(fields=VALUE), FailingIngest(2)
     outbox = Outbox(plant, ingest, lambda: None, 100)  # type: ignore[arg-type]
     outbox.add(ReadChunk(OpenedSensor(plant, 7, "7"), Reading(ReadResult.NEW_VALUE, [(1.0,)], [10]), 0))

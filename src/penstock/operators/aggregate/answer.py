@@ -10,12 +10,12 @@ from typing import ClassVar
 import pyarrow as pa
 
 from penstock.errors import error
-from penstock.expr.windows import TimeWindow
+from penstock.expr.windows import FOREVER, TimeWindow
 from penstock.operators.aggregate.approximate.brackets import CellSum, unsliced
 from penstock.operators.aggregate.cell_estimate import count_groups, estimate_cells
 from penstock.operators.aggregate.correlated import with_inner
 from penstock.operators.aggregate.edge_rows import EdgeLook, concat_rows
-from penstock.operators.aggregate.family import FamilyStore, numbered_cells
+from penstock.operators.aggregate.family import FamilyStore, MissingRows, numbered_cells
 from penstock.operators.aggregate.groups import Groups
 from penstock.operators.aggregate.history import (
     FILL_PIECES,
@@ -40,7 +40,8 @@ from penstock.operators.aggregate.partials.tiles import CutSlot, refined_width
 from penstock.operators.aggregate.rollups.notices import RolledUpNote, note_of
 from penstock.operators.aggregate.rollups.rollup_read import RollupRange, RollupSource
 from penstock.operators.aggregate.rows import answer_table, with_values
-from penstock.operators.aggregate.shape import SECOND_US, Measure, family_name, family_of, measures_of, slice_width
+from penstock.operators.aggregate.series import AnswerSpan
+from penstock.operators.aggregate.shape import SECOND_US, Measure, family_name, family_of, measures_of, plan_width
 from penstock.operators.aggregate.slicer import SlicedFamily
 from penstock.operators.aggregate.within import loose_measures, note_doubt, read_exactly
 from penstock.operators.base.log_reader import LogReader, read_log
@@ -53,6 +54,10 @@ from penstock.streams.log.segments import first_within
 from penstock.views.answer_store import AnswerStore
 
 Reader = Callable[[], LogReader]
+REFINE_ROUNDS = 5
+"""A slot of a day is made again in slots of 6 hours, the one that is cut in hours, and so on."""
+AHEAD_US = 120 * SECOND_US
+"""So long before BEGIN enters a wide slot it is made ready."""
 LARGE_ROWS = 10_000
 """An answer of so many rows takes long enough to be kept."""
 
@@ -135,14 +140,14 @@ class AggregateAt(TableAnswer):
             low, high = rolled.low, rolled.high
             look = replace(look, low=low, high=high, floor=max(look.floor, rolled.position))
         looked, groups = self._look(log_reader, measures, look)
-        rests: dict[tuple[UncoveredRows, bool], list[tuple[Measure, CellSum]]] = {}
+        rests: dict[tuple[UncoveredRows, bool, CellRange], list[tuple[Measure, CellSum]]] = {}
         for measure, parts_of in looked.items():
             for each in parts_of:
-                rests.setdefault((each.rest, each.keeps_rows), []).append((measure, each))
+                rests.setdefault((each.rest, each.keeps_rows, measure.range_of(look)), []).append((measure, each))
         parts = {measure: [each.lines() for each in parts_of] for measure, parts_of in looked.items()}
         read: list[tuple[list[tuple[Measure, CellSum]], SlicedFamily]] = []
-        for (rest, keeps_rows), needed in rests.items():
-            edges = self._edges(log_reader, rest, groups, look, [m for m, _ in needed]) if keeps_rows else None
+        for (rest, keeps_rows, seen), needed in rests.items():
+            edges = self._edges(log_reader, rest, groups, seen, [m for m, _ in needed]) if keeps_rows else None
             if edges is not None:
                 for measure, lines in edges.items():
                     parts[measure] += lines
@@ -150,8 +155,8 @@ class AggregateAt(TableAnswer):
             request = SliceRequest(
                 family_of(self.plan),
                 tuple(measure for measure, _ in needed),
-                pane or SECOND_US,
-                InPeriods(rest.periods, low, high),
+                seen.pane or SECOND_US,
+                InPeriods(rest.periods, seen.low, seen.high),
             )
             ranges = [r for positions in rest.positions for r in ranges_with(log_reader, positions, rest.periods)]
             read += [(needed, sliced) for sliced in slice_log(log_reader, request, ranges)]
@@ -160,11 +165,13 @@ class AggregateAt(TableAnswer):
                 for (measure, each), own in zip(needed, numbered_cells(groups, sliced), strict=True):
                     if each.only or len(each.groups):
                         own = own.take(each.of_these(own.groups))
-                    parts[measure].append(combine(own, measure.make(), panes))
+                    parts[measure].append(combine(own, measure.make(), measure.panes_of(panes)))
             for sliced in rolled.parts if rolled is not None else ():
                 for measure, own in zip(measures, numbered_cells(groups, sliced), strict=True):
                     parts[measure].append(combine(own, measure.make(), panes))
-        whole = with_inner(self.plan, {m: merge_combined(p, m.make()) for m, p in parts.items()}, groups)
+        # The lines by slot are many, and mostly of cells alone.
+        summed = {m: p[0] if m.every_us and len(p) == 1 else merge_combined(p, m.make()) for m, p in parts.items()}
+        whole = with_inner(self.plan, summed, groups)
         loose = loose_measures(self.plan, whole) if self.plan.is_approximate else []
         if loose:
             exact = replace(look, floor=max(self.reach, look.floor))
@@ -177,7 +184,14 @@ class AggregateAt(TableAnswer):
         if self.plan.is_approximate:
             with self.locked() as store:
                 note_doubt(store.slices.said.kept, self.query_id, self.plan, whole, bool(loose))
-        return answer_table(self.plan, whole, groups, min(high, at.now_us or 0))
+        return answer_table(self.plan, whole, groups, AnswerSpan(low, min(high, at.now_us or 0), self._most_elements()))
+
+    def _most_elements(self) -> int:
+        """How many elements its series may have, in all groups."""
+        if not self.plan.has_series:
+            return 0
+        with self.locked() as store:
+            return store.slices.series_slots_max
 
     def _sum_rows(
         self, log_reader: LogReader, request: SliceRequest, positions: Sequence[Range], groups: Groups
@@ -187,7 +201,7 @@ class AggregateAt(TableAnswer):
         parts = {m: [combine(no_cells(m.make()), m.make(), panes)] for m in request.measures}
         for sliced in slice_log(log_reader, request, positions):
             for measure, own in zip(request.measures, numbered_cells(groups, sliced), strict=True):
-                parts[measure].append(combine(own, measure.make(), panes))
+                parts[measure].append(combine(own, measure.make(), measure.panes_of(panes)))
         return {m: merge_combined(p, m.make()) for m, p in parts.items()}
 
     def _edges(
@@ -197,7 +211,8 @@ class AggregateAt(TableAnswer):
         family = family_of(self.plan)
         with self.locked() as store:
             cache, measures = store.slices.edges, tuple(dict.fromkeys((*self._family(store).measures, *needed)))
-        edges = EdgeLook(cache, family_name(family), groups, needed, rest, look, self.plan.panes)
+        panes = needed[0].panes_of(self.plan.panes)
+        edges = EdgeLook(cache, family_name(family), groups, needed, rest, look, panes)
         wanted = (r for positions in rest.positions for r in ranges_with(log_reader, positions, rest.periods))
         missing = edges.missing(wanted, log_reader.positions(look.head))
         rows = sum(end - first for first, end in missing)
@@ -235,27 +250,27 @@ class AggregateAt(TableAnswer):
         self, log_reader: LogReader, measures: tuple[Measure, ...], look: CellRange
     ) -> tuple[dict[Measure, list[CellSum]], Groups]:
         """What is known in cells, after all of the history that the window reaches has been sliced."""
-        first, refined = max(self.reach, look.floor), False
+        first, rounds = max(self.reach, look.floor), REFINE_ROUNDS
         while True:
             with self.locked() as store:
                 family, panes = self._family(store), self.plan.panes
                 # A new window may need other measures; then the family no longer has those of the window that is answered here.
                 known = tuple(m for m in measures if m in family.measures)
-                family.reach_back(known, look.low)
-                gaps = family.missing(known, first, look.head) if look.head > first else []
-                cut = family.unrefined(known, look) if not gaps and not refined else {}
+                family.reach_back(known, look)
+                gaps = family.missing(known, self.reach, look)
+                cut = family.unrefined(known, look) if not gaps and rounds else {}
                 if not gaps and not cut:
                     whole = replace(look, floor=first)
                     return {
-                        m: family.look(m, look, panes) if m in known else [unsliced(m.make(), whole, panes)]
+                        m: family.look(m, look, panes) if m in known else [unsliced(m.make(), m.range_of(whole), panes)]
                         for m in measures
                     }, family.groups
                 store.check_room(self.query_id)
-            for (low, high), needed in gaps:
-                self._slice(log_reader, needed, low, high)
+            for gap, needed in gaps:
+                self._slice(log_reader, needed, gap)
             for slot, needed in cut.items():
                 self._refine(log_reader, slot, needed)
-            refined = bool(cut)  # a slot that got rows meanwhile is read row by row
+            rounds -= bool(cut)  # a slot that gets rows meanwhile, again and again, is read row by row
 
     def _refine(self, log_reader: LogReader, slot: CutSlot, measures: list[Measure]) -> None:
         """Slice the rows of a wide slot into finer cells."""
@@ -267,6 +282,29 @@ class AggregateAt(TableAnswer):
         with self.locked() as store:
             self._family(store).refine(slot, measures, found)
 
+    def refine_ahead(self) -> None:
+        """Make the wide slot ready that BEGIN enters next, where answers have used the one that it is in."""
+        if isinstance(self.instant.window, TimeWindow) and self.instant.window.slides:
+            read_log(self._refine_ahead, self.reader, self.fresh)
+
+    def _refine_ahead(self, log_reader: LogReader) -> None:
+        at, span = self.instant, self.instant.range()
+        if span is None:
+            return
+        look = CellRange(*span, at.floor, at.head)
+        ahead = replace(look, low=look.low + AHEAD_US)
+        for _ in range(REFINE_ROUNDS):
+            with self.locked() as store:
+                family = self._family(store)
+                known = tuple(m for m in measures_of(self.plan) if m in family.measures)
+                if family.missing(known, self.reach, look) or family.unrefined(known, look):
+                    return
+                cut = family.unrefined(known, ahead)
+            if not cut:
+                return
+            for slot, needed in cut.items():
+                self._refine(log_reader, slot, needed)
+
     def fill(self) -> None:
         """Slice a part of the history that has no cells yet; Spark's workers do it."""
         for each in (self, *self.scalars):
@@ -274,34 +312,61 @@ class AggregateAt(TableAnswer):
                 read_log(each._fill, each.reader, each.fresh)
 
     def _fill(self, log_reader: LogReader) -> None:
+        at = self.instant
+        span = at.range()
+        if span is None:
+            return
         with self.locked() as store:
-            family = self._family(store)
-            known = tuple(m for m in measures_of(self.plan) if m in family.measures)
-            first = max(self.reach, self.instant.floor)
-            gaps = family.missing(known, first, self.instant.head) if self.instant.head > first else []
+            family, look = self._family(store), CellRange(*span, at.floor, at.head)
+            known = tuple(
+                m for m in family.measures if m in measures_of(self.plan) or self._fills_too(store, family, m)
+            )
+            family.reach_back(known, look)
+            gaps = family.missing(known, self.reach, look)
         room = FILL_PIECES * READ_ROWS
-        for (low, high), needed in gaps:
-            end = min(high, low + room)
-            if low < end:
-                self._slice(log_reader, needed, low, end)
-            room -= end - low
+        for gap, needed in gaps:
+            if room > 0:
+                room -= self._slice(log_reader, needed, gap, room)
 
-    def _slice(self, log_reader: LogReader, measures: list[Measure], first: int, end: int) -> None:
-        """Slice a range that has no cells yet. Each part is stored at once, so nothing is read again if this stops half-way."""
-        pieces = [(low, min(end, low + READ_ROWS)) for low in range(first, end, READ_ROWS)]
-        for width, some in self._widths(log_reader, measures, pieces):
-            request = SliceRequest(family_of(self.plan), tuple(measures), width)
-            # As many rows as are read at a time; nothing where retention has taken them meanwhile.
-            for piece, sliced in slice_pieces(log_reader, request, some):
-                with self.locked() as store:
-                    store.check_room(self.query_id)
-                    self._family(store).put(measures, piece, sliced)
+    def _fills_too(self, store: AnswerStore, family: FamilyStore, measure: Measure) -> bool:
+        """Whether another query that is FILLING needs the same rows for a measure: they are read once for both."""
+        others = family.measures[measure].users & store.slices.fills.keys() & store.answers.keys()
+        return any(store.answers[query_id].reach <= self.reach for query_id in others)
+
+    def _slice(self, log_reader: LogReader, measures: list[Measure], gap: MissingRows, most: int = FOREVER) -> int:
+        """Slice a range that has no cells yet, and at most so many rows; how many it were.
+
+        Each part is stored at once, so nothing is read again if this stops half-way.
+        """
+        first, done = gap.first, 0
+        before = (-FOREVER, FOREVER if gap.before_us is None else gap.before_us)
+        for low, end in ranges_with(log_reader, gap[:2], (before,)):
+            self._put(measures, gap._replace(first=first, end=low), [])  # files that have no such rows
+            end = min(end, low + most - done)
+            pieces = [(each, min(end, each + READ_ROWS)) for each in range(low, end, READ_ROWS)]
+            for width, some in self._widths(log_reader, measures, pieces):
+                keep = None if gap.before_us is None else InPeriods((before,), -FOREVER, gap.before_us - 1)
+                request = SliceRequest(family_of(self.plan), tuple(measures), width, keep)
+                # As many rows as are read at a time; nothing where retention has taken them meanwhile.
+                for (piece_first, piece_end), sliced in slice_pieces(log_reader, request, some):
+                    self._put(measures, gap._replace(first=piece_first, end=piece_end), sliced)
+            first, done = end, done + end - low
+            if done >= most:
+                return done
+        self._put(measures, gap._replace(first=first), [])
+        return done
+
+    def _put(self, measures: list[Measure], gap: MissingRows, sliced: list[SlicedFamily]) -> None:
+        if gap.first < gap.end:
+            with self.locked() as store:
+                store.check_room(self.query_id)
+                self._family(store).put(measures, gap, sliced)
 
     def _widths(
         self, log_reader: LogReader, measures: list[Measure], pieces: list[Range]
     ) -> list[tuple[int, list[Range]]]:
         """How wide pieces of the log are sliced: older ones at once as wide as their cells will be."""
-        fine, wide, segments = slice_width(self.plan.panes), 0, log_reader.segments()
+        fine, wide, segments = plan_width(self.plan), 0, log_reader.segments()
         full = None
         if pieces[-1][1] - pieces[0][0] > READ_ROWS // 2:
             full = estimate_cells(self.plan, segments, count_groups(family_of(self.plan), log_reader.static))

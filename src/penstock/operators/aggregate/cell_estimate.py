@@ -55,7 +55,10 @@ def estimate_cells(plan: AggregatePlan, segments: Sequence[Segment], groups: int
         return None
     rate = rows_within(segments, length_us) / min(length_us, known_us)
     levels = level_cells(rate, length_us, groups, plan.panes, SLOT_ROWS)
-    if sum(levels.values()) > MANY_CELLS:
+    every = min((call.every_us for call in plan.aggregates if call.every_us), default=None)
+    if every is not None:
+        levels = {every: math.ceil(length_us / every * min(groups, rate * every))}
+    elif sum(levels.values()) > MANY_CELLS:
         levels = level_cells(rate, length_us, groups, plan.panes, WIDE_ROWS)
     slots = sum(cells / max(1.0, min(groups, rate * width)) for width, cells in levels.items())
     each = [state_bytes(measure) + CELL_BYTES for measure in measures_of(plan)]
@@ -80,7 +83,8 @@ def level_cells(rate: float, length_us: int, groups: int, panes: Panes | None, m
         wider = width * tile_slots(width)[0]
         filled = min(groups, rate * width)
         rows = rate * wider
-        is_sparse = rows <= min(most_rows, CELL_ROWS * filled * tile_slots(width)[0])
+        # Very many rows per slot are for very many cells: then it does not matter how many there are per cell.
+        is_sparse = rows <= most_rows and (most_rows >= WIDE_ROWS or rows <= CELL_ROWS * filled * tile_slots(width)[0])
         is_sparse = is_sparse and may_be_slot(wider, panes.pane if panes is not None else 0)
         # The newest tiles stay as they are until they have passed: one and a half on average.
         here_us = min(left_us, 3 * wider // 2) if is_sparse else left_us
@@ -109,7 +113,7 @@ def count_groups(family: Family, static: StaticRows) -> int:
 
 def check_cells_fit(plan: AggregatePlan, segments: Sequence[Segment], static: StaticRows, most_mb: int) -> None:
     """Raise over_budget where the cells of a full window alone would take more than the memory for all."""
-    if not all(isinstance(cell_store(measure.make()), TileStore) for measure in measures_of(plan)):
+    if not all(isinstance(cell_store(measure.make(), measure.every_us), TileStore) for measure in measures_of(plan)):
         return
     length_us = window_us(plan)
     if length_us is None or rows_within(segments, length_us) < FEW_ROWS:

@@ -8,8 +8,7 @@ from penstock.expr.windows import RowsWindow
 from penstock.operators.aggregate.cell_estimate import estimate_cells
 from penstock.operators.aggregate.family import FamilyStore, MeasureStore
 from penstock.operators.aggregate.over_joins.slices import SLICE_US
-from penstock.operators.aggregate.partials.tiles import TileStore
-from penstock.operators.aggregate.shape import measures_of, slice_width
+from penstock.operators.aggregate.shape import measures_of, plan_width
 from penstock.operators.aggregate.state import SliceStore
 from penstock.operators.aggregate.within import WithinStats
 from penstock.sql.explain.notation import amount
@@ -45,7 +44,7 @@ def _own_slice_lines(
     users = set().union(*(each.users for each in family.measures.values()))
     most = max(len(each.cells) for each in known)
     partials = f"{amount(len(known), 'partial', 'partials')} of {amount(most, 'cell', 'cells')}"
-    cut = f"{format_duration(slice_width(plan.panes))} wide" if plan.latch is None else "pieces of the log, not of time"
+    cut = f"{format_duration(plan_width(plan))} wide" if plan.latch is None else "pieces of the log, not of time"
     return [
         f"  slices: {cut}, {partials}, {amount(len(family.groups), 'group', 'groups')}",
         *_level_lines(known, plan, family, segments, most_mb),
@@ -60,8 +59,8 @@ def _level_lines(
     known: list[MeasureStore], plan: AggregatePlan, family: FamilyStore, segments: Sequence[Segment], most_mb: int
 ) -> list[str]:
     """The widths of the cells, their bytes, and what a full window would take."""
-    largest = max(known, key=lambda each: len(each.cells)).cells
-    if not isinstance(largest, TileStore) or not len(largest):
+    largest = max(known, key=lambda each: len(each.cells)).tiles
+    if largest is None or not len(largest):
         return []
     levels = ", ".join(f"{count:,} of {format_duration(width)}" for width, count in largest.levels.items())
     each = sum(store.cells.nbytes for store in known) / sum(len(store.cells) for store in known)

@@ -1,10 +1,14 @@
 """Fill the cells of aggregates over a long history, a job of Spark's at a time: no request waits for all of it.
 
+While there is nothing to fill, it makes wide slots ready before BEGIN of a window enters them.
+
 In: queries with more rows of history without cells than an answer may read (`SliceStore.fills`). Out: their cells. Cells are soft: a
 fill that a restart interrupts continues from what the last snapshot has.
 """
 
 from __future__ import annotations
+
+import contextlib
 
 from penstock.errors import PenstockError, expect
 from penstock.operators.aggregate.answer import AggregateAt
@@ -12,6 +16,7 @@ from penstock.services import Service
 from penstock.views.standing_queries import StandingQueries
 
 _IDLE_S = 0.5
+TURN_STEPS = 100
 # What another try may mend: Spark is restarted, or its job was too slow.
 _PASSING = ("not_ready", "statement_timeout", "statement_cancelled")
 
@@ -22,6 +27,8 @@ class HistoryFiller:
     def __init__(self, standing: StandingQueries) -> None:
         self._standing = standing
         self._service = Service("history fill", self._step)
+        self._turn: list[str] = []  # queries that are looked after next
+        self._each = 0
 
     def start(self) -> None:
         self._service.start()
@@ -34,6 +41,18 @@ class HistoryFiller:
         self._standing.feed.wake()
         self._service.join(10)
 
+    def _refine_ahead(self) -> None:
+        """Look after some of the queries: all have their turn within a minute."""
+        if not self._turn:
+            with self._standing.locked() as store:
+                known = store.slices.tiled_queries & store.state.queries_by_id.keys()
+                self._turn = [store.state.queries_by_id[q].name for q in known]
+            self._each = -(-len(self._turn) // TURN_STEPS)
+        for _ in range(min(self._each, len(self._turn))):
+            name = self._turn.pop()
+            with contextlib.suppress(PenstockError):  # it was dropped, or a request will tell what is wrong
+                expect(AggregateAt, self._standing.held(name, asked=False)).refine_ahead()
+
     def _next(self) -> tuple[int, str] | None:
         with self._standing.locked() as store:
             return next(((q, store.state.queries_by_id[q].name) for q in store.slices.fills), None)
@@ -41,7 +60,10 @@ class HistoryFiller:
     def _step(self) -> float:
         self._standing.feed.wait(lambda: self._service.stopping or self._next() is not None, _IDLE_S)
         due = self._next()
-        if due is None or self._service.stopping:
+        if self._service.stopping:
+            return 0.0
+        if due is None:
+            self._refine_ahead()
             return 0.0
         query_id, name = due
         failure: PenstockError | None = None

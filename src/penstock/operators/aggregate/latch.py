@@ -14,8 +14,8 @@ import numpy as np
 
 from penstock.expr.windows import FOREVER
 from penstock.operators.aggregate import payload
-from penstock.operators.aggregate.family import FamilyStore
-from penstock.operators.aggregate.partials.cell_sums import CombinedCells, combine
+from penstock.operators.aggregate.family import FamilyStore, MissingRows
+from penstock.operators.aggregate.partials.cell_sums import CellRange, CombinedCells, combine
 from penstock.operators.aggregate.partials.cells import Cells, CellStore, PieceStore
 from penstock.operators.aggregate.shape import Measure
 from penstock.operators.aggregate.slicer import SlicedFamily
@@ -33,17 +33,19 @@ class LatchFamily(FamilyStore):
     def new_cells(self, measure: Measure) -> CellStore:
         return PieceStore(measure.make())
 
-    def missing(self, measures: tuple[Measure, ...], first: int, head: int) -> list[tuple[Range, list[Measure]]]:
+    def missing(
+        self, measures: tuple[Measure, ...], reach: int, look: CellRange
+    ) -> list[tuple[MissingRows, list[Measure]]]:
         """Holes: log ranges that no record covers, because something failed."""
-        found: dict[Range, list[Measure]] = {}
+        found: dict[MissingRows, list[Measure]] = {}
         for measure in measures:
             covered = self.measures[measure].covered
-            for gap in outside(covered, covered[0][0], head) if covered else ():
-                found.setdefault((max(gap[0], 0), gap[1]), []).append(measure)
+            for first, end in outside(covered, covered[0][0], look.head) if covered else ():
+                found.setdefault(MissingRows(max(first, 0), end), []).append(measure)
         return list(found.items())
 
-    def put(self, measures: list[Measure], gap: Range, parts: list[SlicedFamily]) -> None:
-        pieces = [replace(part, cells=[_piece(cells, gap) for cells in part.cells]) for part in parts]
+    def put(self, measures: list[Measure], gap: MissingRows, parts: list[SlicedFamily]) -> None:
+        pieces = [replace(part, cells=[_piece(cells, gap[:2]) for cells in part.cells]) for part in parts]
         super().put(measures, gap, pieces)
 
     def fold(self, told: payload.CellBatch) -> None:

@@ -68,3 +68,10 @@ def from_bytes(payload: bytes) -> CellBatch:
     header = orjson.loads(table.schema.metadata[b"slices"])
     ranges = [(first, end) for first, end in header["ranges"]]
     return CellBatch(header["family"], header["measures"], ranges, table, header.get("about", {}))
+
+
+def keys_to_bytes(family: str, keys: list[pa.Array], count: int) -> bytes:
+    """The keys of all groups of a family, in the order of their numbers: files of cells have the numbers alone."""
+    header = {"family": family, "measures": [], "ranges": [], "about": {"groups": count}}
+    table = pa.table({f"key.{i}": key for i, key in enumerate(keys)})
+    return to_payload(table.replace_schema_metadata({"slices": orjson.dumps(header)}))

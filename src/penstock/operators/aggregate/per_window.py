@@ -10,6 +10,7 @@ import pyarrow as pa
 from penstock.expr.expression import Column
 from penstock.operators.aggregate.groups import Groups
 from penstock.operators.aggregate.rows import projected
+from penstock.operators.aggregate.series import find_all
 from penstock.operators.aggregate.shape import measure_of
 from penstock.sql.plan import AggregatePlan, Output, aggregate_name, key_name
 
@@ -19,7 +20,8 @@ def answer_by_window(plan: AggregatePlan, over: Callable[[int | None, AggregateP
 
     The answer has the groups with rows in the question's window (None). An aggregate without rows has its value for no rows.
     """
-    first = list(range(len(plan.aggregates)))[:1]
+    # Of aggregates by slots the one that leaves out least.
+    first = sorted(range(len(plan.aggregates)), key=lambda place: plan.aggregates[place].every_us)[:1]
     groups, count = Groups.by(plan.keys), 0
     columns: dict[str, pa.Array] = {}
     # The question's own window first: it determines the groups.
@@ -57,8 +59,12 @@ def _spread(plan: AggregatePlan, table: pa.Table, place: int, numbers: np.ndarra
     """An aggregate per group of the question; where it has no rows, its value for no rows."""
     call = plan.aggregates[place]
     partial = measure_of(call).make()
-    nothing = partial.finish(call.function, partial.empty(1), call.type, call.parameter or 0)
+    if call.options:
+        nothing = find_all(call, partial.empty(1), 1)
+    else:
+        nothing = partial.finish(call.function, partial.empty(1), call.type, call.parameter or 0)
     values = pa.concat_arrays([table.column(aggregate_name(place)).combine_chunks(), nothing])
     at = np.full(count, len(values) - 1, np.int64)
-    at[numbers] = np.arange(len(numbers))
+    known = numbers < count  # a group with rows in no whole slot of the question's window is not part of the answer
+    at[numbers[known]] = np.flatnonzero(known)
     return values.take(pa.array(at))

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.expr.evaluate import evaluate, evaluate_mask
 from penstock.expr.expression import Column, Expr, Literal, substituted, walk
@@ -15,21 +16,33 @@ from penstock.operators.aggregate.correlated import by_answers
 from penstock.operators.aggregate.groups import Groups
 from penstock.operators.aggregate.partials.base import Ints, State
 from penstock.operators.aggregate.partials.cell_sums import CombinedCells
+from penstock.operators.aggregate.series import AnswerSpan, find_all, with_series
 from penstock.operators.aggregate.shape import Measure, measure_of
 from penstock.operators.base.table_answer import TableAnswer
-from penstock.sql.plan import WINDOW_END, WINDOW_START, AggregatePlan, Output, aggregate_name, key_name, scalar_name
+from penstock.sql.plan import (
+    UNNESTED,
+    WINDOW_END,
+    WINDOW_START,
+    AggregatePlan,
+    Output,
+    aggregate_name,
+    key_name,
+    scalar_name,
+)
 from penstock.sql.plan.output import schema_of
 from penstock.types import TIMESTAMP
 
 
 def answer_table(
-    plan: AggregatePlan, whole: Mapping[Measure, CombinedCells], groups: Groups, until_us: int = 0
+    plan: AggregatePlan, whole: Mapping[Measure, CombinedCells], groups: Groups, span: AnswerSpan = AnswerSpan()
 ) -> pa.Table:
     """One row per (pane, group); all measures have the same ones, because they saw the same rows.
 
-    `until_us`: where the window ends, for values that stand until then.
+    A series leaves out slots that the window cuts. So it may lack groups, which then have an empty one.
     """
     plan, whole, groups = by_answers(plan, whole, groups)
+    if plan.has_series:
+        whole = with_series(plan, whole, span)
     one = next(iter(whole.values()))
     # Whatever was seen first, an answer looks the same.
     order = groups.in_order(one.windows, one.groups)
@@ -47,9 +60,12 @@ def answer_table(
         partial, state = measure.make(), states[measure]
         state = state if len(order) else partial.empty(count)
         parameter: Any = aggregate.parameter
+        if aggregate.options:
+            columns[aggregate_name(place)] = find_all(aggregate, state, count)
+            continue
         if aggregate.function == "twa":
-            ends = windows + plan.panes.width if plan.panes is not None else until_us
-            parameter = np.minimum(ends, until_us)
+            ends = windows + plan.panes.width if plan.panes is not None else span.until_us
+            parameter = np.minimum(ends, span.until_us)
         finished = partial.finish(aggregate.function, state, aggregate.type, parameter)
         columns[aggregate_name(place)] = finished
     return projected(plan, columns, count)
@@ -60,9 +76,17 @@ def projected(plan: AggregatePlan, columns: dict[str, pa.Array], count: int) -> 
     if plan.having is not None:
         kept = pa.array(np.flatnonzero(evaluate_mask(plan.having, columns, count)))
         columns, count = {name: column.take(kept) for name, column in columns.items()}, len(kept)
+    if plan.unnest is not None:
+        columns, count = _unnested(evaluate(plan.unnest, columns, count), columns)
     outputs = (*plan.outputs, *(plan.sorted.hidden if plan.sorted is not None else ()))
     arrays = [evaluate(output.expr, columns, count) for output in outputs]
     return pa.Table.from_arrays(arrays, schema=schema_of(outputs))
+
+
+def _unnested(arrays: pa.Array, columns: dict[str, pa.Array]) -> tuple[dict[str, pa.Array], int]:
+    """The columns once for each element of their row's array, with the elements beside them."""
+    elements, rows = arrays.flatten(), pc.list_parent_indices(arrays)
+    return {**{name: column.take(rows) for name, column in columns.items()}, UNNESTED: elements}, len(elements)
 
 
 def _taken(state: State, places: Ints) -> State:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import orjson
 
 from penstock.expr.expression import Expr, columns_of, is_static, to_json
 from penstock.operators.aggregate.partials.base import Partial
-from penstock.operators.aggregate.partials.cell_sums import Panes
+from penstock.operators.aggregate.partials.cell_sums import CellRange, Panes
 from penstock.operators.aggregate.partials.registry import approximate_name, make_partial, partial_for
+from penstock.operators.mining.registry import SLOT_FUNCTIONS
 from penstock.sql.plan import AggregateCall, AggregatePlan
 
 SECOND_US = 1_000_000
@@ -41,9 +42,22 @@ class Measure:
 
     partial: str
     arguments: tuple[Expr, ...]
+    every_us: int = 0  # it is kept by slots of this width, for series; 0: by slices
 
     def make(self) -> Partial:
         return make_partial(self.partial, tuple(a.type for a in self.arguments))
+
+    def range_of(self, look: CellRange) -> CellRange:
+        """What of a range its cells are added up for: of slots only whole ones."""
+        if not self.every_us:
+            return look
+        low = -(-look.low // self.every_us) * self.every_us
+        high = (look.high + 1) // self.every_us * self.every_us - 1
+        return replace(look, low=low, high=high, pane=self.every_us)
+
+    def panes_of(self, panes: Panes | None) -> Panes | None:
+        """By which times its cells are added up: a line of a series is a slot."""
+        return Panes(self.every_us, self.every_us) if self.every_us else panes
 
 
 def family_of(plan: AggregatePlan) -> Family:
@@ -51,11 +65,14 @@ def family_of(plan: AggregatePlan) -> Family:
 
 
 def measure_of(aggregate: AggregateCall) -> Measure:
-    partial = partial_for(aggregate.function, tuple(a.type for a in aggregate.arguments))
+    function = aggregate.function
+    if aggregate.options:
+        function = SLOT_FUNCTIONS[str(dict(aggregate.options)["slot"])] if aggregate.every_us else "twa"
+    partial = partial_for(function, tuple(a.type for a in aggregate.arguments))
     assert partial is not None, aggregate
     if isinstance(aggregate.parameter, tuple):
         partial = approximate_name(partial, aggregate.parameter, aggregate.function)
-    return Measure(partial, aggregate.arguments)
+    return Measure(partial, aggregate.arguments, aggregate.every_us)
 
 
 def measures_of(plan: AggregatePlan) -> tuple[Measure, ...]:
@@ -72,7 +89,8 @@ def family_name(family: Family) -> str:
 
 @lru_cache(4096)
 def measure_name(measure: Measure) -> str:
-    return _digest([measure.partial, [to_json(a) for a in measure.arguments]])
+    every = [measure.every_us] if measure.every_us else []
+    return _digest([measure.partial, [to_json(a) for a in measure.arguments], *every])
 
 
 def _digest(data: object) -> str:
@@ -88,7 +106,13 @@ def columns_needed(family: Family, measures: tuple[Measure, ...]) -> set[str]:
 
 
 def slice_width(panes: Panes | None) -> int:
-    """The width of slices that a query would have: its panes consist of whole ones."""
+    """The width of slices that panes consist of."""
     if panes is None:
         return SECOND_US
     return next((w for w in _WIDTHS if panes.width % w == 0 and panes.step % w == 0), 1000)
+
+
+def plan_width(plan: AggregatePlan) -> int:
+    """The width of slices that a query would have: its panes and slots consist of whole ones."""
+    slots = {call.every_us for call in plan.aggregates if call.every_us}
+    return min(slice_width(panes) for panes in (plan.panes, *(Panes(us, us) for us in slots)))

@@ -6,7 +6,7 @@ sliced yet; then the next answer slices it (`history`). So nothing here can be w
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar, Literal
 
@@ -14,23 +14,25 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.cache import Cache
-from penstock.catalog.state import CatalogState
-from penstock.cycle.commit_files import ResultRow
+from penstock.cycle.commit_files import CommitRecord, ResultRow
 from penstock.cycle.folder import DataFolder
 from penstock.expr.windows import FOREVER, TimeWindow
 from penstock.operators.aggregate import payload
+from penstock.operators.aggregate.cell_files import CellFiles, FileBatch, file_batches
 from penstock.operators.aggregate.edge_rows import EdgeCache
 from penstock.operators.aggregate.family import FamilyStore, MeasureStore
 from penstock.operators.aggregate.history import HistoryFill
 from penstock.operators.aggregate.latch import LatchFamily
 from penstock.operators.aggregate.over_joins.family import ResultsFamily
-from penstock.operators.aggregate.partials.tiles import TileStore
+from penstock.operators.aggregate.partials.cell_sums import CellRange
+from penstock.operators.aggregate.partials.cells import CellStore
 from penstock.operators.aggregate.shape import Measure, family_name, family_of, measure_name, measures_of
 from penstock.operators.aggregate.within import AnswerCache
-from penstock.operators.base.ranges import from_position, joined
+from penstock.operators.base.ranges import from_position, inside, joined
 from penstock.operators.base.state import OperatorState
 from penstock.operators.select.window_cut import WindowAt
 from penstock.sql.plan import AggregatePlan, Plan, QueryAggregatePlan
+from penstock.streams.log.segments import Segment
 from penstock.views.query_state import QueryState
 
 LARGE_BYTES = 64 << 20
@@ -38,6 +40,8 @@ SNAPSHOT_CELLS = 1 << 24
 """A snapshot has at most so many cells: about 80 bytes each, and one file holds no more than two gigabytes of them."""
 AnswerKey = tuple[int, int, int, WindowAt]
 """A query, a cycle, from where on the log counts, and what the window depends on."""
+LookOf = Callable[[AggregatePlan], CellRange | None]
+SegmentsOf = Callable[[int], Sequence[Segment]]
 # Which list of results, and whatever else cells of them depend on.
 Generation = tuple[int, ...]
 
@@ -45,9 +49,13 @@ Generation = tuple[int, ...]
 class SliceStore(OperatorState):
     """Families by name. Called under the lock of the answers' owner."""
 
-    kinds: ClassVar[Mapping[str, Literal["query", "table"]]] = {"slices": "table"}
+    # A version that does not know the kind "tiles" leaves such rows out, and slices the log again.
+    kinds: ClassVar[Mapping[str, Literal["query", "table"]]] = {"slices": "table", "tiles": "table"}
 
     def __init__(self, folder: DataFolder) -> None:
+        self.files = CellFiles(folder.root)
+        self.waits_for_cells = False  # whether a later snapshot has the cells of the records that are folded now
+        self._named: dict[str, set[str]] = {}  # by family, the files that the last snapshot names
         self.families: dict[str, FamilyStore] = {}
         self._plans: dict[int, AggregatePlan] = {}  # whose rows count as a query's own
         self._beside: dict[int, tuple[AggregatePlan, ...]] = {}  # of subqueries that are values in a query
@@ -58,6 +66,7 @@ class SliceStore(OperatorState):
         self.edges = EdgeCache()
         self.fills: dict[int, HistoryFill] = {}  # of queries that are FILLING
         self.large: Cache[AnswerKey, tuple[AggregatePlan, pa.Table]] = Cache(most_bytes=LARGE_BYTES)  # whole answers
+        self.series_slots_max = 4_000_000  # elements of the series of one answer, in all groups
         self._rows_before: dict[int, int] = {}  # how many rows a query's family had when the query was registered
 
     def define(self, query_id: int, plan: Plan, position: int) -> None:
@@ -120,15 +129,20 @@ class SliceStore(OperatorState):
             if not family.measures:
                 del self.families[name]
 
-    def missing_rows(self, query_id: int, reach: int, state: CatalogState, heads: Mapping[int, int]) -> int:
-        """How many rows of the log, up to these heads, a query needs that have no cells yet."""
+    def missing_rows(self, query_id: int, reach: int, look_of: LookOf, segments_of: SegmentsOf) -> int:
+        """How many rows of the log a query needs that have no cells yet. `look_of`: how a plan looks at it, if at all."""
         plan = self._plans.get(query_id)
         rows = 0
         for each in (*((plan,) if plan is not None else ()), *self._beside.get(query_id, ())):
-            if each.latch is None and isinstance(each.window, TimeWindow):
-                first = max(reach, state.retention(each.table_id))
-                gaps = self.of(each).missing(measures_of(each), first, max(first, heads.get(each.table_id, 0)))
-                rows += sum(end - low for low, end in joined(gap for gap, _ in gaps))
+            look = look_of(each) if each.latch is None and isinstance(each.window, TimeWindow) else None
+            if look is not None:
+                family, measures = self.of(each), measures_of(each)
+                family.reach_back(measures, look)
+                gaps = [gap for gap, _ in family.missing(measures, reach, look)]
+                rows += sum(end - low for low, end in joined(gap[:2] for gap in gaps if gap.before_us is None))
+                for gap in (gap for gap in gaps if gap.before_us is not None):
+                    there = (s for s in segments_of(each.table_id) if s.min_ts < (gap.before_us or 0))
+                    rows += sum(end - low for s in there for low, end in inside((gap[:2],), s.first, s.end))
         return rows
 
     def note_fill(self, query_id: int, rows: int) -> None:
@@ -140,6 +154,12 @@ class SliceStore(OperatorState):
             self.fills[query_id] = HistoryFill(rows, rows)
         else:
             fill.left = min(rows, fill.rows)
+
+    @property
+    def tiled_queries(self) -> set[int]:
+        """Queries with so many cells that wide slots may have to be made ready for them."""
+        measures = (known for family in self.families.values() for known in family.measures.values())
+        return {q for m in measures if m.tiles is not None and m.tiles.has_wide_slots for q in m.users}
 
     def keeps(self, plan: AggregatePlan) -> bool:
         """Whether a query uses cells of this plan's family."""
@@ -174,15 +194,24 @@ class SliceStore(OperatorState):
         family = self.families.get(told.family)
         if family is not None:
             family.rows += row[2]
+            if not self.waits_for_cells or family.family.latch is not None:
+                self._fold(row[1], told, family)
+
+    def _fold(self, kind: str, told: payload.CellBatch, family: FamilyStore) -> None:
+        if kind == "tiles":
+            family.fold_files(told, self.files)
+        else:
             family.fold(told)
 
-    def take_cells(self, payloads: Iterable[bytes]) -> None:
-        """Take the cells of a snapshot in place of those that are known, where they are of more rows."""
-        for data in payloads:
+    def take_cells(self, snapshot: CommitRecord) -> None:
+        """Take the cells of a snapshot in place of those that are known, where they are of no fewer rows."""
+        self.waits_for_cells = False
+        for kind, data in snapshot.payloads(*self.kinds):
             told = payload.from_bytes(data)
             family = self.families.get(told.family)
             if family is not None and family.family.latch is None:
-                family.take_cells(told)
+                family.forget_covered(told)
+                self._fold(kind, told, family)
 
     def users_of(self, data: bytes | None) -> set[int]:
         """The queries that use a payload's cells."""
@@ -209,7 +238,7 @@ class SliceStore(OperatorState):
         for family in self.families.values():
             for known in family.measures.values():
                 position = min((keep_from.get(q, 0) for q in known.users), default=0)
-                if position > 0 and not isinstance(known.cells, TileStore):
+                if position > 0 and isinstance(known.cells, CellStore):
                     known.covered = from_position(known.covered, known.cells.forget_below(position))
             family.renumber()
 
@@ -217,9 +246,8 @@ class SliceStore(OperatorState):
         """Forget cells of times that no query reaches (`lows`), and of rows that no table has any more (`floors`)."""
         for family in self.families.values():
             for known in family.measures.values():
-                if isinstance(known.cells, TileStore):
-                    low = min((lows.get(q, -FOREVER) for q in known.users), default=-FOREVER)
-                    known.cells.forget_before(low, floors.get(family.family.table_id, 0))
+                low = min((lows.get(q, -FOREVER) for q in known.users), default=-FOREVER)
+                known.forget_before(low, floors.get(family.family.table_id, 0))
 
     def give_up(self, most_bytes: int) -> set[int]:
         """Empty the largest families until the rest fits; the queries that lost their cells."""
@@ -264,7 +292,7 @@ class SliceStore(OperatorState):
         """Bytes of a query's measures and groups, divided evenly among the queries that use them."""
         of_results = sum(family.nbytes for family in self._of_results.get(query_id, {}).values())
         used = self._used(query_id)
-        shares = [known.cells.nbytes // max(1, len(known.users)) for known in used.values()]
+        shares = [known.nbytes // max(1, len(known.users)) for known in used.values()]
         families = [self.families[name] for name in {name for name, _ in used}]
         return of_results + sum(shares) + sum(family.groups.nbytes // len(family.users) for family in families)
 
@@ -272,21 +300,52 @@ class SliceStore(OperatorState):
     def nbytes(self) -> int:
         return sum(family.nbytes for family in self._all_families())
 
+    def unfiled(self) -> list[FileBatch]:
+        """Tiles that are to be in files, in batches of a file each."""
+        found: list[FileBatch] = []
+        for name, family in self.families.items():
+            for known in family.measures.values():
+                if known.tiles is not None:
+                    found += file_batches(name, known.tiles.unfiled(), known.tiles.partial)
+        return found
+
+    def sweep_files(self) -> None:
+        """Remove the files with no cell that is known, and that the newest snapshot does not name."""
+        used = {name: set(files) for name, files in self._named.items()}
+        for name, family in self.families.items():
+            for known in family.measures.values():
+                if known.tiles is not None and known.tiles.files:
+                    used.setdefault(name, set()).update(known.tiles.files)
+        self.files.sweep(used)
+
     def snapshot(self) -> Iterator[ResultRow]:
-        """The cells of all measures but those that are too many: after a restart these are sliced from the log again."""
+        """The cells of all measures but those that are too many: after a restart these are sliced from the log again.
+
+        Of cells in files there are the names of the files, and once for a family the keys of all its groups.
+        """
         measures = [(n, f, m, known) for n, f in self.families.items() for m, known in f.measures.items()]
-        room = SNAPSHOT_CELLS
+        room, self._named = SNAPSHOT_CELLS, {}
         for name, family, measure, known in sorted(measures, key=lambda each: len(each[3].cells)):
-            room -= len(known.cells)
+            files = known.tiles.files if known.tiles is not None else {}
+            cells = known.tiles.unfiled_cells() if known.tiles is not None else known.cells.view()
+            room -= len(cells)
             if room < 0 and not isinstance(family, LatchFamily):
                 continue
-            cells = known.cells.view()
+            if files and name not in self._named:
+                count = len(family.groups)
+                data = payload.keys_to_bytes(name, family.groups.columns(np.arange(count)), count)
+                yield family.family.table_id, "tiles", 0, 0, data
+            if files:
+                self._named.setdefault(name, set()).update(files)
             used, inverse = np.unique(cells.groups, return_inverse=True)
             keys = family.groups.columns(used)
             one = replace(cells, groups=inverse)
             partials = {measure_name(measure): known.cells.partial}
-            data = payload.to_bytes(name, partials, known.covered, keys, [one], family.about(measure))
-            yield family.family.table_id, "slices", 0, 0, data
+            about = family.about(measure)
+            if known.tiles is not None and files:
+                about |= {"files": files, "refined": known.tiles.refined_files}
+            data = payload.to_bytes(name, partials, known.covered, keys, [one], about)
+            yield family.family.table_id, "tiles" if files else "slices", 0, 0, data
 
 
 STATE = SliceStore

@@ -28,7 +28,7 @@ from penstock.operators.aggregate.shape import (
     family_of,
     measure_name,
     measures_of,
-    slice_width,
+    plan_width,
 )
 from penstock.operators.aggregate.slicer import Batch, slice_family
 from penstock.operators.select.durability import meets_rows
@@ -96,7 +96,7 @@ class AggregateStep:
             self._by_number[members.number] = family
             self._index.add(members.number, family.static_predicate, family.stream_predicate)
         members.measures.update(measures_of(plan))
-        members.widths[slice_width(plan.panes)] += 1
+        members.widths[plan_width(plan)] += 1
 
     def remove(self, query_id: int) -> None:
         for plan in self.plans.pop(query_id):
@@ -106,7 +106,7 @@ class AggregateStep:
         family = family_of(plan)
         members = self._families[family]
         members.measures -= Counter(measures_of(plan))
-        members.widths -= Counter([slice_width(plan.panes)])
+        members.widths -= Counter([plan_width(plan)])
         if not members.measures:
             del self._families[family], self._by_number[members.number]
             self._index.remove(members.number)

@@ -13,18 +13,19 @@ import pyarrow as pa
 from penstock.catalog.model import QueryDefinition
 from penstock.cycle.offset import Offset
 from penstock.errors import PenstockError, error, expect
-from penstock.expr.windows import AnyWindow, Bound, JoinWindows, RowsWindow, TimeWindow, Window
+from penstock.expr.windows import FOREVER, AnyWindow, Bound, JoinWindows, RowsWindow, TimeWindow, Window
 from penstock.operators.aggregate.answer import AggregateAt
 from penstock.operators.aggregate.correlated import with_inner
 from penstock.operators.aggregate.family import numbered_cells
 from penstock.operators.aggregate.groups import Groups
 from penstock.operators.aggregate.history import AtPositions, SliceRequest, slice_log
 from penstock.operators.aggregate.latch import LatchFamily
-from penstock.operators.aggregate.partials.cell_sums import CombinedCells, combine, merge_combined
+from penstock.operators.aggregate.partials.cell_sums import CellRange, CombinedCells, combine, merge_combined
 from penstock.operators.aggregate.per_window import answer_by_window
 from penstock.operators.aggregate.rollups.notices import together
 from penstock.operators.aggregate.rollups.rollup_read import find_source
 from penstock.operators.aggregate.rows import answer_table
+from penstock.operators.aggregate.series import AnswerSpan
 from penstock.operators.aggregate.shape import SECOND_US, Measure, family_of, measures_of
 from penstock.operators.base.answer import AnswerAt
 from penstock.operators.base.log_access import LogAccess
@@ -85,20 +86,21 @@ class LatchAt(AggregateAt):
                 for measure, own in zip(measures, numbered_cells(groups, sliced), strict=True):
                     parts[measure].append(combine(own, measure.make(), None))
         whole = {m: merge_combined(p, m.make()) for m, p in parts.items()}
-        return answer_table(self.plan, whole, groups, self.now_us or 0)
+        return answer_table(self.plan, whole, groups, AnswerSpan(until_us=self.now_us or 0))
 
     def _mend(self, log_reader: LogReader, measures: tuple[Measure, ...]) -> None:
         """Read what a failed cycle did not tell, as long as the log has it."""
         with self.locked() as store:
-            gaps = self._family(store).missing(measures, 0, self.instant.head)
-        for (first, end), needed in gaps:
-            if first < self.instant.floor:
+            look = CellRange(-FOREVER, FOREVER, self.instant.floor, self.instant.head)
+            gaps = self._family(store).missing(measures, 0, look)
+        for gap, needed in gaps:
+            if gap.first < self.instant.floor:
                 raise PenstockError(
                     "over_budget",
                     "LATCH has lost its state: it failed, and the readings are no longer kept",
                     hint="drop the query, create it anew",
                 )
-            self._slice(log_reader, needed, first, end)
+            self._slice(log_reader, needed, gap)
 
 
 # Rows that are further apart in the log are read one by one.
@@ -119,7 +121,7 @@ class NewestRowsAt(AggregateAt):
         request = SliceRequest(family_of(self.plan), measures, width, AtPositions(positions))
         found = self._sum_rows(log_reader, request, _pieces(np.sort(positions)), groups)
         whole = with_inner(self.plan, found, groups)
-        return answer_table(self.plan, whole, groups, self.now_us or 0)
+        return answer_table(self.plan, whole, groups, AnswerSpan(-FOREVER, self.now_us or 0, self._most_elements()))
 
 
 def _pieces(positions: np.ndarray) -> list[tuple[int, int]]:

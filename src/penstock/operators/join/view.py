@@ -72,7 +72,7 @@ def hold_join(store: AnswerStore, query: QueryAt, plan: JoinPlan, windows: JoinW
         inputs=inputs,
         results=kept[0],
         count=at.count,
-        alone=known.partners.without(store.matches.queries[query.id].matches, mark.cycle)
+        alone=known.partners.without(store.matches.queries[query.id].own.matches, mark.cycle)
         if plan.missing != "inner"
         else {},
         windows=windows,

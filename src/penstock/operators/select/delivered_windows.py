@@ -72,6 +72,5 @@ class DeliveredWindows:
             return
         low, high = span
         if before is not None:
-            earlier = before.range()
-            low = min(low, earlier[0]) if earlier is not None else -FOREVER
+            low = min(low, before.range_before()[0])
         self._eras[-1].note(at.head, low, high)

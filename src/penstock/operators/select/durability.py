@@ -35,4 +35,4 @@ def meets_rows(definition: QueryDefinition, plan: KernelPlan) -> bool:
         return False
     if plan.latch is not None:
         return True  # rows that it missed would be gone some day: paused, it answers nothing but goes on
-    return not definition.paused and not (definition.strategy == "none" and is_pure(plan))
+    return not definition.paused and not ((definition.strategy == "none" or definition.sleeping) and is_pure(plan))

@@ -22,6 +22,8 @@ from penstock.operators.select.position_lists import MOST_ROWS, Ints, PositionLi
 MOST_SHEETS = 4096
 MOST_LOST = 256
 MOST_LISTS = 24
+# Lists beyond this are merged no further: readers skip those that lie before their window, and sorting millions takes seconds.
+MERGED_POSITIONS = 1 << 21
 
 
 class QueryCounters:
@@ -249,13 +251,16 @@ class MatchStore:
 
 
 def _within_reach(lists: list[PositionLists]) -> list[list[PositionLists]]:
-    """Lists by where they lie: as many together as one list has row numbers for."""
+    """Lists by where they lie: as many together as one list has row numbers for, and is to have positions."""
     groups: list[list[PositionLists]] = []
+    positions = 0
     for part in sorted(lists, key=lambda part: part.first):
-        if groups and part.end - groups[-1][0].first < MOST_ROWS:
+        positions += len(part.offsets)
+        if groups and part.end - groups[-1][0].first < MOST_ROWS and positions <= MERGED_POSITIONS:
             groups[-1].append(part)
         else:
             groups.append([part])
+            positions = len(part.offsets)
     return groups
 
 

@@ -59,8 +59,9 @@ def merge_lists(parts: Sequence[PositionLists], keep_from: dict[int, int] | None
         queries, positions = queries[kept], positions[kept]
     if len(queries) == 0:
         return None
-    order = np.lexsort((positions, queries))
-    queries, positions = queries[order], positions[order]
+    if len(parts) > 1:
+        order = np.lexsort((positions, queries))
+        queries, positions = queries[order], positions[order]
     edges = np.flatnonzero(np.append(True, np.diff(queries) != 0))
     starts = np.append(edges, len(queries))
     return PositionLists(first, end, queries[edges], starts, (positions - first).astype(np.uint32))

@@ -26,15 +26,13 @@ from penstock.views.query_state import QueryState
 
 
 @dataclass(slots=True)
-class QueryMatches:
+class OwnMatches:
     """One query's matches, beside those in the match store of its table."""
 
-    table_id: int | None  # of a selection; the rows of an outer join belong to no match store
     matches: Blocks = field(default_factory=dict)
     base: Blocks = field(default_factory=dict)  # the rows that a window of rows counts
     values: list[pa.Table] = field(default_factory=list)  # what user functions gave
     evaluated: EvaluatedMatches = field(default_factory=EvaluatedMatches)
-    lasting: HoldCache | None = None  # of a condition that has to last
 
     def forget_below(self, position: int) -> None:
         cut_below(self.matches, position)
@@ -46,8 +44,28 @@ class QueryMatches:
     @property
     def nbytes(self) -> int:
         own = size_of(self.matches) + size_of(self.base) + self.evaluated.nbytes
-        own += self.lasting.nbytes if self.lasting is not None else 0
         return own + sum(int(table.nbytes) for table in self.values)
+
+
+@dataclass(slots=True)
+class QueryMatches:
+    """What is kept of one query. Most of a hundred thousand queries have no matches of their own."""
+
+    table_id: int | None  # of a selection; the rows of an outer join belong to no match store
+    found: OwnMatches | None = None
+    lasting: HoldCache | None = None  # of a condition that has to last
+
+    @property
+    def own(self) -> OwnMatches:
+        """Its own matches, from now on."""
+        if self.found is None:
+            self.found = OwnMatches()
+        return self.found
+
+    @property
+    def nbytes(self) -> int:
+        own = self.found.nbytes if self.found is not None else 0
+        return own + (self.lasting.nbytes if self.lasting is not None else 0)
 
 
 class SelectState(OperatorState):
@@ -98,7 +116,7 @@ class SelectState(OperatorState):
         elif kind == "lists":
             self._store(number).put_lists(lists_from_bytes(position, payload))
         elif answer is not None and number in self.queries:
-            known = self.queries[number]
+            known = self.queries[number].own
             if kind == "values":
                 known.values.append(from_payload(payload))
             else:
@@ -123,8 +141,8 @@ class SelectState(OperatorState):
         lowest: dict[int, int] = {}
         for query_id, known in self.queries.items():
             position = keep_from.get(query_id, 0)
-            if position > 0:
-                known.forget_below(position)
+            if position > 0 and known.found is not None:
+                known.found.forget_below(position)
             if known.table_id is not None:
                 lowest[known.table_id] = min(lowest.get(known.table_id, position), position)
         reached = {query_id: keep_from.get(query_id, 0) for query_id in self.queries}
@@ -134,7 +152,8 @@ class SelectState(OperatorState):
 
     def snapshot(self) -> Iterator[ResultRow]:
         """Lists in full; of bit matrices only the file, the rows and the queries that they cover."""
-        for query_id, known in self.queries.items():
+        owned = ((query_id, known.found) for query_id, known in self.queries.items())
+        for query_id, known in ((query_id, found) for query_id, found in owned if found is not None):
             for kind, blocks in (("match", known.matches), ("base", known.base)):
                 for block, found in blocks.items():
                     yield query_id, kind, 0, block, found.serialize()
@@ -175,10 +194,11 @@ class SelectState(OperatorState):
     def forget_evaluated(self, most_bytes: int) -> None:
         """What was found when asked is found again when asked again: it must not grow with all that was ever asked."""
         lasting = [known.lasting for known in self.queries.values() if known.lasting is not None]
-        kept = sum(known.evaluated.nbytes for known in self.queries.values() if known.evaluated)
+        own = [known.found.evaluated for known in self.queries.values() if known.found is not None]
+        kept = sum(evaluated.nbytes for evaluated in own)
         if kept + sum(memory.nbytes for memory in lasting) > most_bytes:
-            for known in self.queries.values():
-                known.evaluated.clear()
+            for evaluated in own:
+                evaluated.clear()
             for memory in lasting:
                 memory.clear()
 

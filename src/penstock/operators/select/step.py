@@ -24,8 +24,8 @@ from penstock.cycle.folder import DataFolder
 from penstock.cycle.log_batch import LogBatch
 from penstock.cycle.result_rows import told
 from penstock.errors import PenstockError
-from penstock.expr.bits import bitmap_of_words, list_rows
-from penstock.expr.evaluate import Functions, evaluate
+from penstock.expr.bits import bitmap_of_words
+from penstock.expr.evaluate import Calls, Functions, evaluate
 from penstock.expr.expression import Expr, calls_user, columns_of
 from penstock.expr.predicate_index import Matrix, PredicateIndex
 from penstock.expr.windows import RowsWindow
@@ -176,8 +176,8 @@ class SelectStep:
             yield Key.of(number), found
 
     def matrix(self, batch: LogBatch) -> Matrix:
-        """All answers at once."""
-        return self._index.match_matrix(batch.columns, batch.vids, batch.static.versions())
+        """All answers at once, those of few sensors as lists."""
+        return self._index.match_matrix(batch.columns, batch.vids, batch.static.versions(), rare=True)
 
     def keeping(self, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int8]:
         """How long the matches of each number of a matrix have to last."""
@@ -194,7 +194,8 @@ class SelectStep:
         chosen = pa.array(np.asarray(found, np.int64))
         columns = {name: column.take(chosen) for name, column in batch.columns.items()}
         try:
-            arrays = [evaluate(o.expr, columns, len(chosen), self._functions) for o in outputs]
+            calls: Calls = {}  # fields of one call need it once
+            arrays = [evaluate(o.expr, columns, len(chosen), self._functions, calls) for o in outputs]
         except PenstockError as failure:
             return failure
         positions = pa.array(np.asarray(found, np.int64) + batch.first)
@@ -236,8 +237,13 @@ def _encode_part(step: SelectStep, part: LogBatch, start: int, folder: Path) -> 
     for at in np.flatnonzero((counts > 0) & ~listed & ~soft).tolist():
         row = int(matrix.row_of[at])
         if row not in known:
-            known[row] = bitmap_of_words(matrix.words[row]).shift(start)
+            known[row] = _bitmap(matrix, row).shift(start)
         yield Key.of(int(matrix.numbers[at])), known[row]
+
+
+def _bitmap(matrix: Matrix, row: int) -> BitMap:
+    bits = len(matrix.words)
+    return bitmap_of_words(matrix.words[row]) if row < bits else BitMap(matrix.lists.at(row - bits))
 
 
 def _counts(
@@ -258,7 +264,7 @@ def _lists(
 ) -> PositionLists:
     found = counts[chosen]
     starts = np.append(0, np.cumsum(found))
-    offsets = list_rows(matrix.words, matrix.row_of[chosen].astype(np.int64), found)
+    offsets = matrix.rows(matrix.row_of[chosen].astype(np.int64))
     return PositionLists(part.first, part.first + part.count, matrix.numbers[chosen], starts, offsets)
 
 
@@ -268,7 +274,10 @@ def _sheet(matrix: Matrix, chosen: npt.NDArray[np.bool_], part: LogBatch, table_
     end = part.first + part.count
     times, vids = part.times, part.vids
     rows, wanted = row_of.astype(np.int32), used.astype(np.int64)
-    sheet = BitMatrix(table_id, part.first, end, queries, rows, times, vids, matrix.words, wanted)
+    words, rows_of_words = (
+        (matrix.words, wanted) if int(wanted[-1]) < len(matrix.words) else (matrix.bits(wanted), None)
+    )
+    sheet = BitMatrix(table_id, part.first, end, queries, rows, times, vids, words, rows_of_words)
     low, high = int(part.times.min()), int(part.times.max())
     return BitMatrixRef(table_id, part.first, end, low, high, write_matrix(folder, sheet), BitMap(queries.tolist()))
 

@@ -22,6 +22,7 @@ LOOK_CYCLES = 16
 MOST_READY = 64
 READY_SECONDS = 0.05
 READY_MAX_ROWS = 1 << 16
+SLEEPS = "it sleeps: no client has used it for a while, and its window is evaluated when it is asked"
 
 
 @dataclass(slots=True)
@@ -41,7 +42,7 @@ class StorageChoice:
         """`only`: the reason why there is no choice."""
         if only is not None:
             return "partial"
-        if answer.strategy == "none" and is_pure(answer.plan):
+        if (answer.strategy == "none" or answer.sleeping) and is_pure(answer.plan):
             return "none"
         if answer.strategy is not None:
             return "complete" if answer.strategy == "complete" else "partial"
@@ -50,6 +51,8 @@ class StorageChoice:
 
     def why(self, query_id: int, answer: QueryState) -> str:
         """The reason of a choice, for EXPLAIN."""
+        if answer.sleeping:
+            return SLEEPS
         if answer.strategy is not None:
             return "a user chose it"
         asked = self._asked.get(query_id)

@@ -40,7 +40,7 @@ def hold_select(
         query_id=query.id,
         plan=plan,
         matches=_matches(store, query, plan, window, MatchEvaluator(plan, reader)),
-        values=list(store.matches.queries[query.id].values),
+        values=list(store.matches.queries[query.id].own.values),
         instant=WindowAt(
             store.state.retention(table.id), head, now_at(store, mark, query.id, answer), answer.start_us, window
         ),
@@ -54,10 +54,13 @@ def _matches(
     store: AnswerStore, query: QueryAt, plan: SelectPlan, window: Window, evaluate: MatchEvaluator
 ) -> WindowMatches:
     """A query's present matches, with the rows that a window of rows counts."""
-    answer, known = query.state, store.matches.queries[query.id]
+    answer, kept = query.state, store.matches.queries[query.id]
+    known = kept.own
     predicate = plan.static_predicate
+    # Records have all matches and counted rows only while the definition counts rows, and those of the past by filling.
+    counts = isinstance(window, RowsWindow) and isinstance(plan.window, RowsWindow) and answer.settled
     found: Blocks | MatchPositions = _copy(known.matches)
-    if isinstance(window, TimeWindow) and not plan.calls_user_code:
+    if not counts and not plan.calls_user_code:
         match_store = store.matches.stores.get(plan.table_id)
         found = MatchPositions(
             query.id,
@@ -70,12 +73,10 @@ def _matches(
             keep=answer.strategy != "none",
         )
     heard = store.heard_sids(plan.table_id, predicate) if isinstance(window, RowsWindow) else None
-    matches = _lasting(store, known.lasting, plan, found) if known.lasting is not None else found
+    matches = _lasting(store, kept.lasting, plan, found) if kept.lasting is not None else found
     if predicate is None:
         return WindowMatches(matches, heard=heard)
-    counts = isinstance(window, RowsWindow) and isinstance(plan.window, RowsWindow)
-    # Workers name the counted rows only while the definition counts rows, and of the past by filling.
-    base = _copy(known.base) if counts and answer.settled else None
+    base = _copy(known.base) if counts else None
     return WindowMatches(matches, base, store.passing(plan.table_id, predicate), heard)
 
 

@@ -66,6 +66,10 @@ class WindowAt:
         assert isinstance(self.window, TimeWindow)
         return self.window.resolve(now_us, self.start_us if self.start_us is not None else NEVER)
 
+    def range_before(self) -> tuple[int, int]:
+        """The same for comparison with a later instant: before the first reading NOW could have been any moment."""
+        return self.range_at(self.now_us if self.now_us is not None else NEVER)
+
 
 def rows_inside(matches: WindowMatches, at: WindowAt, log_reader: LogReader) -> TimedPositions:
     """All matches inside the window, in log order."""
@@ -100,8 +104,7 @@ def _entered_in_time(
     """The same with one window over time."""
     if after.now_us is None:
         return no_rows()
-    # Before the first reading NOW could have been any moment: what the first cycle brings has all come since.
-    (low, high), (old_low, old_high) = after.range_at(after.now_us), before.range_at(before.now_us or NEVER)
+    (low, high), (old_low, old_high) = after.range_at(after.now_us), before.range_before()
     head, floor, first = before.head, after.floor, min(low, old_low)
     if isinstance(matches.matches, HoldPositions):
         # A late row may repair or break a lasting condition, so older rows may enter.

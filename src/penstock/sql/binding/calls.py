@@ -12,6 +12,7 @@ from penstock.expr.windows import FOREVER
 from penstock.functions.regular_expressions import FUNCTIONS as TEXT_FUNCTIONS
 from penstock.functions.regular_expressions import check_pattern
 from penstock.functions.times import UNITS
+from penstock.operators.mining.registry import FUNCTIONS as MINING
 from penstock.sql import values
 from penstock.sql.binding.approximate import APPROXIMATE, ERROR_OF, bind_approximate
 from penstock.sql.binding.coercion import (
@@ -26,6 +27,7 @@ from penstock.sql.binding.coercion import (
     missing_hint,
     name_of,
 )
+from penstock.sql.binding.mining import bind_mining, bind_unnest
 from penstock.sql.functions import CALLS
 from penstock.sql.nodes import Const, Duration, OwnWindow, Resample
 from penstock.sql.patterns import spark_format
@@ -281,6 +283,10 @@ class Calls(Coercion):
             return self.bind(own, scope)
         if function is None and (name in APPROXIMATE or name == ERROR_OF):
             return bind_approximate(self, node, scope)
+        if function is None and name in MINING:
+            return bind_mining(self, node, scope)
+        if function is None and name == "unnest":
+            return bind_unnest(self, node, scope)
         if function is None and name == RESAMPLE:
             return bind_resample(self, node, scope)
         if function is None and name in _NOT_YET:

@@ -99,7 +99,7 @@ SubqueryBinder = Callable[[exp.Query, Scope, Role], list[Field]]
 class Coercion(ABC):
     """What every part of the binder needs: errors with carets, and values brought to types.
 
-    `used_functions` collects the user's functions that are called.
+    `used_functions` collects the user's functions that are called; `mines` says whether a mining function is.
     """
 
     def __init__(self, text: str, functions: Mapping[str, Function], subquery: SubqueryBinder | None = None) -> None:
@@ -107,6 +107,7 @@ class Coercion(ABC):
         self.functions = functions
         self.subquery = subquery
         self.used_functions: set[str] = set()
+        self.mines = False
 
     def fail(self, node: exp.Expr, failure: PenstockError, around: exp.Expr | None = None) -> NoReturn:
         """Raise an error with a caret at a node or, if it stands nowhere, at the one around it."""

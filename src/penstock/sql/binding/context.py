@@ -88,6 +88,7 @@ class Collected:
 
     contexts: list[SelectContext] = field(default_factory=list)
     functions: set[str] = field(default_factory=set)
+    mines: bool = False
     queries: set[str] = field(default_factory=set)
     reading: tuple[str, ...] = ()
     names: int = 0

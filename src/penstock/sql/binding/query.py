@@ -43,6 +43,7 @@ class QueryBinder:
         """Bind the whole question in place; the columns it answers."""
         fields = self.query(query, QueryPlace(default_windows(self.given.standing), "top"))
         self.given.collected.functions |= self.expressions.used_functions
+        self.given.collected.mines |= self.expressions.mines
         return [Field(field.name, external(field.type)) for field in fields]
 
     def _subquery(self, query: exp.Query, scope: Scope, role: Role) -> list[Field]:
@@ -73,6 +74,7 @@ class QueryBinder:
         reading, collected.reading = collected.reading, (*collected.reading, definition.name)
         fields = binder.query(inner, QueryPlace(default_windows(True), "derived", parent=reader))
         collected.functions |= binder.expressions.used_functions
+        collected.mines |= binder.expressions.mines
         collected.reading = reading
         return inner, fields
 

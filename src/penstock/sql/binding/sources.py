@@ -252,9 +252,10 @@ class SourceBinder:
             return self._append_only(item, name, alias, selection.outputs, honest)
         if join is not None and given.standing:
             return self._append_only(item, name, alias, read_outputs(join), tells_its_time(join))
-        if plan.latch is not None:
-            # Written out it would read the log, which has less than its state.
-            outputs = plan.aggregation.outputs if plan.aggregation is not None else ()
+        asked = plan.aggregation
+        if plan.latch is not None or (asked is not None and asked.is_answer_only):
+            # Written out it would read the log, which has less than its state, or say what Spark SQL has no words for.
+            outputs = asked.outputs if asked is not None else ()
             state = tuple(SourceColumn(o.name, o.type) for o in outputs)
             return BoundSource(alias, "state", state, item, name=name)
         if name in collected.reading:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from penstock.catalog.state import CatalogState
 from penstock.expr.expression import Call, Expr, Literal
 from penstock.operators.aggregate.approximate.within import WITHIN
 from penstock.operators.aggregate.partials.correlated import PREFIX, Edge, edges_of
+from penstock.operators.mining.registry import FUNCTIONS, SLOT_FUNCTIONS
 from penstock.sql.binding.approximate import ERROR
 from penstock.sql.explain.join import join_lines
 from penstock.sql.explain.notation import show, show_conditions, show_output, show_window
 from penstock.sql.plan import (
+    UNNESTED,
     AggregateCall,
     AggregatePlan,
     JoinAggregatePlan,
@@ -74,6 +77,8 @@ def _lines(plan: AggregatePlan, conditions: list[str]) -> list[str]:
     names = {key_name(i): show(key) for i, key in enumerate(plan.keys)}
     for place, call in enumerate(plan.aggregates):
         names[aggregate_name(place)] = _correlated(call) or show_call(call)
+    if plan.unnest is not None:
+        names[UNNESTED] = f"unnest({_named(show(plan.unnest), names)})"
     names |= {scalar_name(place): f"({_subquery(place)})" for place in range(len(plan.scalars))}
     if plan.reads is not None:
         lines.append(f'  read through query "{plan.reads}": its rows, one cycle later')
@@ -90,7 +95,9 @@ def _lines(plan: AggregatePlan, conditions: list[str]) -> list[str]:
     lines.append("  groups: " + (", ".join(show(key) for key in keys) or "one"))
     lines += _picking_lines(plan)
     lines.append("  aggregates: " + ", ".join(names[aggregate_name(i)] for i in range(len(plan.aggregates))))
-    lines += _promise_lines(plan)
+    lines += [*_promise_lines(plan), *_series_lines(plan)]
+    if plan.unnest is not None:
+        lines.append(f"  rows: one per element of {_named(show(plan.unnest), names)}")
     if plan.having is not None:
         lines.append("  having: " + _named(show(plan.having), names))
     if plan.sorted is not None and plan.sorted.distinct:
@@ -141,8 +148,51 @@ def _parameter(call: AggregateCall) -> str:
 
 def show_call(call: AggregateCall) -> str:
     """An aggregate as EXPLAIN writes it."""
+    if call.options:
+        return f"{call.function}({_series_value(call)}{_options(call)})"
     arguments = ", ".join(show(a) for a in call.arguments) or "*"
     return f"{call.function}({arguments}{_parameter(call)})"
+
+
+def _series_value(call: AggregateCall) -> str:
+    """What a series is of: readings are NULL where they do not count."""
+    match call.arguments[0]:
+        case Call("case", (_, value, Literal(None))):
+            return show(value)
+    return show(call.arguments[0])
+
+
+def _options(call: AggregateCall) -> str:
+    """The named arguments that are not as usual, lengths of time as durations."""
+    parameters, said = {p.name: p for p in FUNCTIONS[call.function].parameters}, []
+    for name, value in call.options:
+        kind = parameters[name].kind
+        if value in (None, parameters[name].default):
+            continue
+        timed = kind == "duration" or (kind == "elements" and call.every_us)
+        us = int(value) * (call.every_us if kind == "elements" else 1) if timed else 0
+        shown = format_duration(us) if timed else _shown(value)
+        said.append(f", {name} {shown}")
+    return "".join(said)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, tuple):
+        return "[" + ", ".join(f"{each:g}" for each in value) + "]"
+    return str(value).lower() if isinstance(value, bool | str) else f"{value:g}"
+
+
+def _series_lines(plan: AggregatePlan) -> list[str]:
+    """A line per series that is kept, and one per function that says when its results change."""
+    kept: dict[str, None] = {}
+    for call in plan.aggregates:
+        if call.every_us:
+            slot = SLOT_FUNCTIONS[str(dict(call.options)["slot"])].upper()
+            kept[f"  series: {slot}({_series_value(call)}) every {format_duration(call.every_us)}, whole slots"] = None
+        elif call.options:
+            kept[f"  series: {_series_value(call)}, each reading"] = None
+    notes = {f"  {show_call(c)}: {FUNCTIONS[c.function].note}": None for c in plan.aggregates if c.options}
+    return [*kept, *(line for line in notes if not line.endswith(": "))]
 
 
 def _promise_lines(plan: AggregatePlan) -> list[str]:

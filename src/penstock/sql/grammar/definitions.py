@@ -233,11 +233,22 @@ def type_name(parser: PenstockParser) -> tuple[Type, Span]:
     span = Span(first.start, parser.last.end + 1)
     try:
         found = parse_type(normalised(parser.sql[span.start : span.end]))
+        _check_struct(found)
     except PenstockError as failure:
         raise point(failure, parser.sql, span) from None
     while parser.take("[", "]"):
         found = Type("ARRAY", element=found)
     return found, Span(span.start, parser.last.end + 1)
+
+
+def _check_struct(type_: Type) -> None:
+    """A field is found by its name, so that no two fields of a STRUCT have the same one."""
+    names = [field.name for field in type_.fields]
+    for name in names:
+        if names.count(name) > 1:
+            raise error("type_mismatch", detail=f'a STRUCT has two fields "{name}"')
+    for part in (*(field.type for field in type_.fields), *((type_.element,) if type_.element else ())):
+        _check_struct(part)
 
 
 def _through(parser: PenstockParser, opening: str, closing: str) -> None:

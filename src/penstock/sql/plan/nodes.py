@@ -6,11 +6,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from penstock.expr.expression import Expr, UserCall, calls_user, walk
 from penstock.expr.windows import AnyWindow, JoinWindows, TimeWindow, Window
 from penstock.operators.aggregate.partials.cell_sums import Panes
+from penstock.operators.mining.registry import FUNCTIONS as MINING
 from penstock.operators.resample.nearest import Method
 from penstock.sql.plan.output import Output, Sorted
 from penstock.types import Type
@@ -328,6 +329,7 @@ class JoinPlan(KernelPlan):
 
 WINDOW_START = "window_start"
 WINDOW_END = "window_end"
+UNNESTED = "unnested.element"
 
 
 def key_name(place: int) -> str:
@@ -346,12 +348,19 @@ def scalar_name(place: int) -> str:
 class AggregateCall:
     """One call of an aggregate; without arguments it counts rows. `parameter`: the fraction of a
     percentile; of an approximation what is special of it, its error, the width of panes and how long cells stay fine.
+    `options`: the named arguments of a function of a series, all of them.
     """
 
     function: str
     arguments: tuple[Expr, ...]
     type: Type
     parameter: float | tuple[float, ...] | None = None
+    options: tuple[tuple[str, Any], ...] = ()
+
+    @property
+    def every_us(self) -> int:
+        """The width of the slots that a function of a series sees; 0: there are none."""
+        return int(dict(self.options).get("every") or 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -374,6 +383,7 @@ class AggregatePlan(KernelPlan):
     Emits one row per group that has rows, without keys always one. With `panes` a group has a row for each pane that holds
     rows of it. Late rows are part of the answer from the cycle on that reads them. `outputs` and `having` name keys,
     aggregates, subqueries and the edges of panes as `key_name`, `aggregate_name`, `scalar_name`, WINDOW_START and WINDOW_END. With
+    `unnest`, an array over the same names, a row that `having` leaves comes once per element, which is UNNESTED. With
     `latch`, the name of a state of its own, rows count for ever, also when retention has taken them; where they begin is in `stream_predicate`.
     """
 
@@ -393,6 +403,7 @@ class AggregatePlan(KernelPlan):
     sorted: Sorted | None = None  # None: by window and key, all of them
     picking: CorrelatedGroups | None = None  # of a correlated aggregate with keys or panes
     scalars: tuple[ScalarSubquery, ...] = ()  # their values stand in `outputs`, `having` and `sorted`
+    unnest: Expr | None = None
 
     @property
     def columns(self) -> tuple[tuple[str, Type], ...]:
@@ -414,6 +425,16 @@ class AggregatePlan(KernelPlan):
     def fill(self) -> Fill:
         """Retention cannot delete what a commit record holds, so cycles read it for a state without end."""
         return "never" if self.latch is None else "once"
+
+    @property
+    def has_series(self) -> bool:
+        """Whether some of its values are found in a series."""
+        return any(call.options for call in self.aggregates)
+
+    @property
+    def is_answer_only(self) -> bool:
+        """Whether no text of Spark SQL says what it does, so that readers have only its answer."""
+        return any(call.function in MINING for call in self.aggregates)
 
     @property
     def is_approximate(self) -> bool:

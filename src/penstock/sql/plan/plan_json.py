@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from penstock.catalog.model import PlanText
 from penstock.errors import PenstockError
 from penstock.expr import expression as expressions
 from penstock.expr import windows
-from penstock.expr.expression import Column
 from penstock.operators.aggregate.partials.cell_sums import Panes
 from penstock.operators.registry import OPERATORS, part_of
 from penstock.sql.plan import nodes
@@ -20,23 +20,28 @@ from penstock.sql.plan.output import Output, Sorted, Sorting
 from penstock.types import parse_type
 
 
-def has_join(stored: bytes) -> bool:
+def has_join(stored: PlanText) -> bool:
     """Whether a stored plan is or stands on a window join. Its text tells: quotes inside of strings are escaped."""
-    return b'"kind":"join"' in stored
+    return _stands_on_join(stored.shape)
 
 
-def has_latch(stored: bytes) -> bool:
+@lru_cache(maxsize=2048)
+def _stands_on_join(shape: bytes) -> bool:
+    return b'"kind":"join"' in shape
+
+
+def has_latch(stored: PlanText) -> bool:
     """Whether a stored plan keeps a state without end."""
-    return b'"latch":"' in stored
+    return b'"latch":"' in stored.shape
 
 
-def selected_table(stored: bytes) -> int:
+def selected_table(stored: PlanText) -> int:
     """The stream that cycles read for a stored plan; of the rest of a selection or aggregation nothing is read."""
-    found = _TABLE.match(stored)
+    found = _TABLE.match(stored.shape)
     if found is not None:
         return int(found[1])
-    kernel = plan_from_json(orjson.loads(stored)).kernel
-    assert kernel is not None, stored[:80]
+    kernel = plan_from_json(orjson.loads(stored.text)).kernel
+    assert kernel is not None, stored.shape[:80]
     return kernel.uses[0].table_id
 
 
@@ -120,8 +125,15 @@ def _record(make: Callable[..., Any], *parts: Part) -> Codec:
 
 def _row(make: Callable[..., Any], **codecs: Codec) -> Codec:
     """A list of the fields, in order; those that old journals lack are the last ones."""
+
+    def write(record: Any) -> list[Any]:
+        values = [codec.write(getattr(record, field)) for field, codec in codecs.items()]
+        while values and values[-1] == []:
+            values.pop()  # what most records do not have is not written
+        return values
+
     return Codec(
-        lambda record: [codec.write(getattr(record, field)) for field, codec in codecs.items()],
+        write,
         lambda data: make(*(codec.read(value) for codec, value in zip(codecs.values(), data, strict=False))),
     )
 
@@ -143,14 +155,13 @@ def _plain(*fields: str) -> list[Part]:
 
 
 def _outputs_of(data: list[list[Any]]) -> tuple[Output, ...]:
-    outputs: tuple[Output, ...] = _each(_OUTPUT).read(data)
-    # Equal constants may differ (0.0 and -0.0), plain columns do not.
-    return _columns(outputs) if all(isinstance(o.expr, Column) for o in outputs) else outputs
+    return _outputs_of_text(orjson.dumps(data))
 
 
 @lru_cache(maxsize=256)
-def _columns(outputs: tuple[Output, ...]) -> tuple[Output, ...]:
-    """One for all that are equal: thousands of queries may show the same columns."""
+def _outputs_of_text(text: bytes) -> tuple[Output, ...]:
+    """One for all that are written alike: thousands of queries may show the same columns. Equal constants may differ (0.0 and -0.0)."""
+    outputs: tuple[Output, ...] = _each(_OUTPUT).read(orjson.loads(text))
     return outputs
 
 
@@ -213,7 +224,12 @@ _RESAMPLING = _record(
 
 # -- the plans
 
-_CALL = _row(nodes.AggregateCall, function=_PLAIN, arguments=_each(_EXPR), type=_TYPE, parameter=_PARAMETER)
+_OPTIONS = Codec(
+    lambda options: [list(each) for each in options], lambda data: tuple((n, _PARAMETER.read(v)) for n, v in data)
+)
+_CALL = _row(
+    nodes.AggregateCall, function=_PLAIN, arguments=_each(_EXPR), type=_TYPE, parameter=_PARAMETER, options=_OPTIONS
+)
 _LASTING = _record(nodes.Lasting, Part("us", "us", _PLAIN), Part("beside", "beside", _maybe(_EXPR)))
 _PLANS = {
     nodes.SelectPlan.operator: _record(
@@ -251,6 +267,7 @@ _PLANS = {
         Part("sorted", "sorted", _SORTED, sparse=True),
         Part("picking", "picking", _row(nodes.CorrelatedGroups, inner=_PLAINS, outer=_PLAIN, rows=_PLAIN), sparse=True),
         Part("scalars", "scalars", _each(_row(nodes.ScalarSubquery, plan=_PLAN, inherits=_PLAIN)), sparse=True),
+        Part("unnest", "unnest", _EXPR, sparse=True),
     ),
     nodes.JoinAggregatePlan.operator: _record(
         nodes.JoinAggregatePlan, Part("join", "join", _PLAN), Part("top", "top", _PLAN)

@@ -10,6 +10,7 @@ from sqlglot import exp
 from penstock.catalog.state import CatalogState
 from penstock.errors import error
 from penstock.expr.windows import TimeWindow
+from penstock.operators.mining.registry import FUNCTIONS
 from penstock.sql.binding.approximate import check_within
 from penstock.sql.binding.context import BindingInput, BoundQuery, Collected, SystemTables
 from penstock.sql.binding.query import QueryBinder
@@ -17,6 +18,7 @@ from penstock.sql.kernel_expressions import NotCovered
 from penstock.sql.nodes import Duration, OwnWindow
 from penstock.sql.plan import AggregatePlan, Plan, QueryAggregatePlan, ResamplePlan, SparkPlan, TreePlan
 from penstock.sql.planning.aggregate.join_results import aggregates_over_join, aggregates_over_read_join
+from penstock.sql.planning.aggregate.mining import refuse_mining, settle_mining
 from penstock.sql.planning.aggregate.on_demand import on_demand
 from penstock.sql.planning.aggregate.planner import aggregate_plan, is_aggregation
 from penstock.sql.planning.aggregate.windows import check_latch, refuse_uncovered, share_own_window, take_own_windows
@@ -49,6 +51,7 @@ def bind_query(
     except RecursionError:
         raise error("syntax_error", detail="the question is nested too deeply") from None
     settle(collected)
+    settle_mining(collected)
     return BoundQuery(query, tuple(fields), collected)
 
 
@@ -116,6 +119,7 @@ def plan_query(
     if latched and standing:
         refuse_uncovered(bound, reason)
     write_out_resamples(bound.collected)
+    refuse_mining(bound, reason if standing and shared and joins else None)
     take_own_windows(bound, reason if standing and shared and joins else None)
     demand = on_demand(bound, state) if not standing else None
     relations = place_relations(bound.collected)
@@ -175,16 +179,17 @@ def invocation_of(select: Select, state: CatalogState) -> str | None:
 
 
 def asked_of_slices(select: Select, state: CatalogState) -> AggregatePlan | None:
-    """The question, if Spark SQL has no words for it: averages over time, and aggregates with different windows."""
-    twa = any(call.name.lower() == "twa" for call in select.query.find_all(exp.Anonymous))
-    if not twa and select.query.find(OwnWindow, Duration) is None:
+    """The question, if Spark SQL has no words for it: of time or of a series, and aggregates with different windows."""
+    only_here = {"twa", *FUNCTIONS}
+    named = any(call.name.lower() in only_here for call in select.query.find_all(exp.Anonymous))
+    if not named and select.query.find(OwnWindow, Duration) is None:
         return None
     asked = asked_once(select, state)
     if asked is None:
         return None
     own = set(asked.own_windows)
     several = len(own) > 1 or bool(own and select.query.args.get("begin_end"))
-    return asked if several or any(call.function == "twa" for call in asked.aggregates) else None
+    return asked if several or any(call.function in only_here for call in asked.aggregates) else None
 
 
 def asked_once(select: Select, state: CatalogState) -> AggregatePlan | None:

@@ -105,9 +105,9 @@ def open_stream(source: pa.NativeFile, columns: list[int] | None = None) -> pa.i
     if source.size() < 2 * _MAGIC_BYTES:
         raise pa.ArrowInvalid("the file is too short")
     source.seek(_MAGIC_BYTES)
-    if columns is None:
-        return pa.ipc.open_stream(source)
-    return pa.ipc.open_stream(source, options=pa.ipc.IpcReadOptions(included_fields=columns))
+    # The order of bytes is that of this machine. What a file says of it is under no checksum, and would turn every number.
+    options = pa.ipc.IpcReadOptions(ensure_native_endian=False, included_fields=columns)
+    return pa.ipc.open_stream(source, options=options)
 
 
 def _seal_of(schema: pa.Schema) -> bytes | None:

@@ -28,7 +28,7 @@ from penstock.sensors.mqtt_client import Client, MessageIn
 from penstock.services import Service
 from penstock.streams.ingest.input_counts import InputCounts
 from penstock.streams.ingest.readings import Push
-from penstock.streams.sources.sensor_forwarder import PushDelivery
+from penstock.streams.sources.push_delivery import PushDelivery
 
 
 class TableInbox(InputCounts):

@@ -162,8 +162,8 @@ def test_groups_get_other_numbers() -> None:
 
 
 def test_counts_and_sums_take_few_bytes() -> None:
-    """200 groups with a reading a minute, for ten days, in slots of an hour: COUNT(*) and a sum together at most 40 bytes."""
-    minutes, groups = 10 * 24 * 60, 200
+    """200 groups with a reading a minute, for thirty days, in slots of an hour: COUNT(*) and a sum together at most 40 bytes."""
+    minutes, groups = 30 * 24 * 60, 200
     stores = (TileStore(Count(())), TileStore(Total((DOUBLE,))))
     chance = np.random.default_rng(5)
     for first in range(0, minutes, 600):
@@ -173,8 +173,10 @@ def test_counts_and_sums_take_few_bytes() -> None:
         )
         stores[0].put(sliced.aggregate(Count(()), []))
         stores[1].put(sliced.aggregate(Total((DOUBLE,)), [pa.array(chance.normal(20, 5, len(times)))]))
-    assert len(stores[0]) == len(stores[1]) == groups * 240
-    assert sum(store.nbytes for store in stores) / len(stores[0]) < 60
+    for store in stores:
+        store.look(CellRange(0, minutes * 60_000_000, 0, minutes * groups), None)[0]()  # sums of tiles count, too
+    assert len(stores[0]) == len(stores[1]) == groups * 720
+    assert sum(store.nbytes for store in stores) / len(stores[0]) <= 40
 
 
 def test_a_group_that_lags_does_not_keep_the_cells_of_others() -> None:

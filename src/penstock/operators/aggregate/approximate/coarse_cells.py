@@ -115,10 +115,11 @@ class CoarseCellStore(CellStore):
             self._room = self._growth * len(self) + self._few
 
 
-def cell_store(partial: Partial) -> CellStore | TileStore:
+def cell_store(partial: Partial, every_us: int = 0) -> CellStore | TileStore:
+    """`every_us`: the width of the slots that a series keeps."""
     if isinstance(partial, Approximate):
         return CoarseCellStore(partial, lambda cells: coarsened(cells, partial), FEW, 2)
     if isinstance(partial, Within):
         # Its fine cells are large, so they are not left waiting.
         return CoarseCellStore(partial, lambda cells: laddered(cells, partial), FEW // 8, 1)
-    return TileStore(partial)
+    return TileStore(partial, every_us)

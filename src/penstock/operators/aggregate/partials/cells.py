@@ -31,6 +31,10 @@ class Cells:
         return len(self.starts)
 
     @property
+    def ends(self) -> Ints:
+        return self.starts + self.widths
+
+    @property
     def columns(self) -> tuple[Ints, ...]:
         """All but the state, in the order of the fields."""
         return self.starts, self.widths, self.groups, self.firsts, self.lasts, self.rows

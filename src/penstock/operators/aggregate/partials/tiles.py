@@ -13,10 +13,11 @@ from __future__ import annotations
 import math
 from bisect import insort
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import astuple, dataclass, replace
 from functools import cached_property
 from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 
@@ -36,36 +37,42 @@ from penstock.operators.aggregate.partials.cell_sums import (
 )
 from penstock.operators.aggregate.partials.cells import Cells, concat_cells, distinct_groups, no_cells
 
-TILE_SLOTS, TILE_HOURS = (60, 10, 1), (24, 6, 1)
-"""How many slots, or hours, a tile may span: fewer where a slot has many groups."""
+TILE_SLOTS = (60, 10, 1)
+"""How many slots a tile may span: fewer where a slot has many groups."""
 TILE_CELLS = 1 << 18
 RECENT = 16
 """So many of the last batches of cells stay apart."""
-RECENT_CELLS = 1 << 14
+RECENT_CELLS, FEW_RECENT = 1 << 14, 1 << 12
+"""But no more than so many cells, which take three times as much there; of small stores no more than so many."""
 SLOT_ROWS = 1 << 14
 """A slot is made as wide as a tile while it has no more rows than this: so many are read where a window cuts it."""
 SLOT_POSITIONS = 1 << 16
 """And while its rows lie so near to each other in the log: what lies between them is read, too."""
 MANY_CELLS, WIDE_ROWS = 1 << 22, 1 << 20
-"""With so many cells, a slot may have so many rows, wherever in the log."""
-REFINED_US, REFINED_BYTES = 1_000_000, 64 << 20
-"""Where an edge cuts a slot with rows further apart than SLOT_POSITIONS, it is made again in slots of this width; so many bytes of those are kept."""
+"""With so many cells, a slot may have so many rows, wherever in the log, and however many per cell."""
+REFINED_US, REFINED_BYTES = 1_000_000, 128 << 20
+"""Where an edge cuts a slot with rows further apart than SLOT_POSITIONS, it is made again in finer slots, the finest of this width; so many
+bytes of those are kept."""
 CELL_ROWS = 4
-"""And while its cells have no more rows than this on average, or it has one slot: otherwise little is saved by wider ones."""
-HOUR_US, SLOT_MAX_US = 3_600_000_000, 24 * 3_600_000_000
+"""And while its cells have no more rows than this on average, or it has one slot: otherwise little is saved by wider ones. Not with many cells."""
+MINUTE_US, HOUR_US = 60_000_000, 3_600_000_000
+SLOT_MAX_US = 24 * HOUR_US
+_TILE_SLOTS = {10_000_000: (6, 1), 10 * MINUTE_US: (6, 1), HOUR_US: (24, 6, 1), 6 * HOUR_US: (4, 1)}
+_REFINED = (6 * HOUR_US, HOUR_US, 10 * MINUTE_US, MINUTE_US, 10_000_000)
 ALWAYS = -(1 << 63)
 """Before every time that a window may begin at."""
 _SMALL = np.iinfo(np.int32)
+_ONE = np.ones(1, np.bool_)
 
 
 def tile_slots(width: int) -> tuple[int, ...]:
-    """How many slots of a width a tile may span."""
-    return TILE_HOURS if width == HOUR_US else TILE_SLOTS
+    """How many slots of a width a tile may span: where it is one slot later, its width is one of the usual ones."""
+    return _TILE_SLOTS.get(width, TILE_SLOTS)
 
 
 def refined_width(width: int) -> int:
-    """The width of the slots that a slot is made again in."""
-    return math.gcd(width, REFINED_US)
+    """The width of the slots that a slot is made again in: the next smaller one of the usual ones."""
+    return next((w for w in _REFINED if w < width and width % w == 0), math.gcd(width, REFINED_US))
 
 
 def may_be_slot(width: int, pane_us: int) -> bool:
@@ -73,11 +80,31 @@ def may_be_slot(width: int, pane_us: int) -> bool:
     return width <= SLOT_MAX_US and pane_us % width == 0
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class CellFile:
+    """A file that has tiles, and how many cells are in all of them."""
+
+    name: str
+    cells: int
+
+
+_SLOT_COLUMNS, _STATE = ("slots", "firsts", "lasts", "bounds", "groups", "rows"), "state."
+
+
+class SlotLimits(NamedTuple):
+    """What a slot may have that is made wider: so many rows, within so many log positions, and so many per cell on average."""
+
+    rows: int
+    positions: int
+    per_cell: int
+
+
 class CellTile:
     """Cells of one width, by slot and group. Slots without cells are not there; the log positions are those of a slot."""
 
     def __init__(self, cells: Cells) -> None:
         """Of cells that are sorted by start and group, each pair once."""
+        self.file: tuple[CellFile, int] | None = None  # where it is on disk, and its place there
         self.width = int(cells.widths[0])
         self.slots, begins = np.unique(cells.starts, return_index=True)
         self.firsts, self.lasts = np.minimum.reduceat(cells.firsts, begins), np.maximum.reduceat(cells.lasts, begins)
@@ -86,7 +113,36 @@ class CellTile:
         self.groups = cells.groups.astype(np.int32)
         self.rows = _packed(cells.rows)
         self.state = {name: _packed(field, self.rows) for name, field in cells.state.items()}
-        self._sum: Cells | None = None
+        self.sum: CellTile | None = None
+
+    @staticmethod
+    def of(width: int, columns: Mapping[str, Numbers], partial: Mergeable) -> CellTile:
+        """A tile of the columns that another one had (`columns`); KeyError where they are not those of the partial."""
+        tile = CellTile.__new__(CellTile)
+        tile.width, tile.file, tile.sum = width, None, None
+        tile.slots, tile.firsts, tile.lasts, tile.bounds = (columns[name] for name in _SLOT_COLUMNS[:4])
+        tile._take_cells(columns, partial.fields())
+        tile.row_count = int(tile.rows.sum())
+        return tile
+
+    def _take_cells(self, columns: Mapping[str, Numbers], fields: Iterable[str]) -> None:
+        self.groups, self.rows = columns["groups"], columns["rows"]
+        found = {name: columns[_STATE + name] for name in fields}
+        # No cells are left out of a column, but those of one number stand for all, and none for those of the rows.
+        self.state = {name: self.rows if not len(c) else _spread(c, len(self.rows)) for name, c in found.items()}
+
+    def columns(self) -> dict[str, Numbers]:
+        """All arrays by name. A column that equals the number of rows is empty; one of zeros alone has one of them."""
+        found = {name: getattr(self, name) for name in _SLOT_COLUMNS}
+        for name, column in self.state.items():
+            short = 0 if column is self.rows else 1 if column.strides == (0,) else None
+            found[_STATE + name] = column[:short]
+        return found
+
+    def adopt(self, columns: Mapping[str, Numbers], file: CellFile, place: int) -> None:
+        """Use the arrays of a file, which are the same."""
+        self._take_cells(columns, self.state)
+        self.file = file, place
 
     def __len__(self) -> int:
         return len(self.groups)
@@ -104,29 +160,44 @@ class CellTile:
         if chosen is not None:
             at = np.flatnonzero(chosen[slot])
             slot = slot[at]
-        state = {
-            name: np.ascontiguousarray(self.state[name][at], dtype) for name, (dtype, _) in partial.fields().items()
-        }
+        # Copies: kernels would be compiled again for arrays of a file, which cannot be written to.
+        state = {name: np.array(self.state[name][at], dtype) for name, (dtype, _) in partial.fields().items()}
         widths = np.full(len(slot), self.width, np.int64)
         groups, rows = self.groups[at].astype(np.int64), self.rows[at].astype(np.int64)
         return Cells(self.slots[slot], widths, groups, self.firsts[slot], self.lasts[slot], rows, state)
+
+    def slot_rows(self, place: int) -> int:
+        """How many rows a slot has."""
+        return int(self.rows[self.bounds[place] : self.bounds[place + 1]].sum())
 
     def summands(self, chosen: np.ndarray) -> Summands:
         """Groups and states of the slots that a mask chooses, as they are kept."""
         at = slice(None) if chosen.all() else np.repeat(chosen, np.diff(self.bounds))
         return self.groups[at], {name: column[at] for name, column in self.state.items()}
 
-    def summed(self, partial: Mergeable, start: int, width: int) -> Cells:
+    def summed(self, partial: Mergeable, start: int, width: int) -> CellTile:
         """One cell per group, for the whole time of the tile."""
-        if self._sum is None:
+        if self.sum is None:
             cells = self.cells(partial)
             lines = combine(cells, partial, None)
             rows = np.zeros(len(lines.groups), np.int64)
             np.add.at(rows, np.searchsorted(lines.groups, cells.groups), cells.rows)
             same = (np.full(len(rows), value) for value in (start, width, self.firsts.min(), self.lasts.max()))
             starts, widths, firsts, lasts = same
-            self._sum = Cells(starts, widths, lines.groups, firsts, lasts, rows, lines.state)
-        return self._sum
+            self.sum = CellTile(Cells(starts, widths, lines.groups, firsts, lasts, rows, lines.state))
+        return self.sum
+
+
+class LevelTile(NamedTuple):
+    """A tile, when it begins, and how many slots a tile of its level may have."""
+
+    start: int
+    slots: int
+    tile: CellTile
+
+
+def _spread(column: Numbers, count: int) -> Numbers:
+    return np.broadcast_to(column, count) if len(column) < count else column
 
 
 def _packed(field: Numbers, rows: Numbers | None = None) -> Numbers:
@@ -148,19 +219,19 @@ class CellLevel:
         self.width = width
         self.partial = partial
         self.tiles: dict[int, CellTile] = {}  # by start, ascending
-        self._slots = tile_slots(width)[0]
+        self.slots = tile_slots(width)[0]  # that a tile may have
 
     @property
     def tile_us(self) -> int:
-        return self.width * self._slots
+        return self.width * self.slots
 
     def put(self, cells: Cells) -> None:
         """Merge cells of other rows in."""
         largest = self._put(cells)
-        while largest > TILE_CELLS and self._slots > 1:
+        while largest > TILE_CELLS and self.slots > 1:
             # Each merge writes a whole tile.
             fewer = tile_slots(self.width)
-            self._slots = fewer[fewer.index(self._slots) + 1]
+            self.slots = fewer[fewer.index(self.slots) + 1]
             known, self.tiles = self.tiles, {}
             largest = max(self._put(tile.cells(self.partial)) for tile in known.values())
         self._order()
@@ -179,19 +250,30 @@ class CellLevel:
             largest = max(largest, len(merged))
         return largest
 
-    def take_sparse(self, before: int, most_rows: int, most_positions: int) -> list[Cells]:
-        """Take out the tiles that end before a time and have few rows, each as one slot."""
+    def take_sparse(self, before: int, most: SlotLimits, edge: int | None = None) -> list[Cells]:
+        """Take out the tiles that end before a time and have few rows, each as one slot; none that is on both sides of an edge."""
         sparse = {
-            start: tile.summed(self.partial, start, self.tile_us)
+            start: tile.summed(self.partial, start, self.tile_us).cells(self.partial)
             for start, tile in self.tiles.items()
             if start + self.tile_us <= before
-            and tile.row_count <= (most_rows if len(tile.slots) == 1 else min(most_rows, CELL_ROWS * len(tile)))
-            and tile.lasts.max() - tile.firsts.min() < most_positions
+            and tile.row_count <= (most.rows if len(tile.slots) == 1 else min(most.rows, most.per_cell * len(tile)))
+            and tile.lasts.max() - tile.firsts.min() < most.positions
+            and not (edge is not None and start < edge < start + self.tile_us)
         }
         if sparse:
             self.tiles = {start: tile for start, tile in self.tiles.items() if start not in sparse}
             self._order()
         return list(sparse.values())
+
+    def take(self, tiles: Mapping[int, CellTile], slots: int) -> bool:
+        """Take tiles in as they are; False where those of a level with other tiles cannot be."""
+        if not self.tiles:
+            self.slots = slots
+        if slots != self.slots or not self.tiles.keys().isdisjoint(tiles):
+            return False
+        self.tiles |= tiles
+        self._order()
+        return True
 
     def replace(self, change: Callable[[CellTile], Cells | None]) -> None:
         """Make each tile anew of the cells that `change` gives; None: it stays as it is."""
@@ -217,6 +299,7 @@ class LevelIndex:
 
     def __init__(self, level: CellLevel, partial: Mergeable) -> None:
         self.tiles = list(level.tiles.values())
+        self.width = level.width
         self.tile_us = level.tile_us
         self.starts = list(level.tiles)
         self.slots, self.firsts, self.lasts = (
@@ -224,49 +307,42 @@ class LevelIndex:
         )
         self.bounds = np.cumsum([0, *(len(tile.slots) for tile in self.tiles)])  # of the slots of each tile
         self.partial = partial
-        self._sums: tuple[Cells, Ints] | None = None  # and where those of each tile begin and end
+        self._sum_bytes = sum(tile.sum.nbytes(partial) for tile in self.tiles if tile.sum is not None)
 
     def chosen_cells(self, chosen: np.ndarray, pane: int | None) -> Iterator[Cells]:
         """The cells of chosen slots; where every slot of a tile is chosen, its sums. No sum is of two panes."""
-        whole, others = self._split(chosen, pane)
-        if whole.any():
-            yield self._summed(whole)
-        for tile, slots in others:
+        for tile, slots in self._chosen(chosen, pane):
             yield tile.cells(self.partial, slots)
 
     def chosen_summands(self, chosen: np.ndarray) -> Iterator[Summands]:
         """The same where it does not matter when cells are."""
-        whole, others = self._split(chosen, None)
-        if whole.any():
-            sums = self._summed(whole)
-            yield sums.groups, sums.state
-        for tile, slots in others:
+        for tile, slots in self._chosen(chosen, None):
             yield tile.summands(slots)
 
-    def _split(self, chosen: np.ndarray, pane: int | None) -> tuple[np.ndarray, Iterator[tuple[CellTile, np.ndarray]]]:
-        """Which tiles are chosen as a whole and have a sum, and the others with their chosen slots."""
+    def _chosen(self, chosen: np.ndarray, pane: int | None) -> Iterator[tuple[CellTile, np.ndarray]]:
+        """The tiles with chosen slots, and which; in place of a tile that is chosen as a whole its sum, where it has one."""
         whole = np.logical_and.reduceat(chosen, self.bounds[:-1])
         some = np.logical_or.reduceat(chosen, self.bounds[:-1])
         if (pane is not None and pane % self.tile_us) or self.kept:
             whole[:] = False  # lists of values are not kept twice
         whole &= np.diff(self.bounds) > 1  # and the cells of one slot are its sum
-        places = np.flatnonzero(some & ~whole).tolist()
-        return whole, ((self.tiles[i], chosen[self.bounds[i] : self.bounds[i + 1]]) for i in places)
+        for place in np.flatnonzero(some).tolist():
+            if whole[place]:
+                yield self._summed(place), _ONE
+            else:
+                yield self.tiles[place], chosen[self.bounds[place] : self.bounds[place + 1]]
 
-    def _summed(self, tiles: np.ndarray) -> Cells:
-        """One cell per group of each tile that a mask chooses."""
-        if self._sums is None:
-            pairs = zip(self.tiles, self.starts, strict=True)
-            found = [tile.summed(self.partial, start, self.tile_us) for tile, start in pairs]
-            self._sums = concat_cells(found), np.cumsum([0, *map(len, found)])
-        sums, bounds = self._sums
-        return sums.take(np.repeat(tiles, np.diff(bounds)))
+    def _summed(self, place: int) -> CellTile:
+        tile = self.tiles[place]
+        is_new = tile.sum is None
+        found = tile.summed(self.partial, self.starts[place], self.tile_us)
+        self._sum_bytes += found.nbytes(self.partial) if is_new else 0
+        return found
 
     def slot_rows(self, place: int) -> int:
         """How many rows a slot has."""
         at = int(np.searchsorted(self.bounds, place, side="right")) - 1
-        tile, own = self.tiles[at], place - int(self.bounds[at])
-        return int(tile.rows[tile.bounds[own] : tile.bounds[own + 1]].sum())
+        return self.tiles[at].slot_rows(place - int(self.bounds[at]))
 
     @cached_property
     def _tile_bytes(self) -> int:
@@ -275,12 +351,16 @@ class LevelIndex:
     @property
     def nbytes(self) -> int:
         """Bytes of the tiles and of what is kept beside them."""
-        # Sums are there twice: of each tile, and side by side.
-        return self._tile_bytes + (0 if self._sums is None else 2 * bytes_of(self._sums[0], self.partial))
+        return self._tile_bytes + self._sum_bytes
 
     @cached_property
     def kept(self) -> int:
         return sum(self.partial.kept(tile.state) for tile in self.tiles)
+
+
+def _last_end(starts: Ints, ends: Ints, edge: int) -> int:
+    """The latest end of slots that are on both sides of a time; the time itself where none is."""
+    return int(ends[(starts < edge) & (ends > edge)].max(initial=edge))
 
 
 def sorted_cells(parts: list[Cells], partial: Mergeable) -> Cells:
@@ -318,17 +398,59 @@ class CutSlot:
     rows: int
 
 
+def _seen_by(look: CellRange, source: CellTile | LevelIndex) -> Slots:
+    return Slots.seen_by(look, source.slots, source.width, source.firsts, source.lasts)
+
+
+def _far_apart(source: CellTile | LevelIndex, slots: Slots) -> Iterator[tuple[int, CutSlot]]:
+    """The slots that are cut and have rows far apart in the log, and their places."""
+    if source.width > refined_width(source.width):
+        for place in np.flatnonzero(slots.cut & (source.lasts - source.firsts >= SLOT_POSITIONS)).tolist():
+            first, last = int(source.firsts[place]), int(source.lasts[place])
+            yield place, CutSlot(int(source.slots[place]), source.width, first, last, source.slot_rows(place))
+
+
 class TileStore:
     """The cells of one measure: every row that was folded in is in exactly one of them."""
 
-    def __init__(self, partial: Mergeable) -> None:
+    def __init__(self, partial: Mergeable, slot_us: int = 0) -> None:
+        """`slot_us`: narrower cells become slots of this width once they are not the newest; 0: all stay as they come."""
         self.partial = partial
+        self._slot_us = slot_us
         self._levels: dict[int, CellLevel] = {}
         self._recent: list[Cells] = []
         self._newest: Cells | None = None  # those of `_recent` as one
         self.since_us = ALWAYS  # slots that end before it were forgotten
-        self.pane_us = 0  # no slot is of two panes of this width; 0: there are none
+        self.pane_us = slot_us  # no slot is of two panes of this width; 0: there are none
+        self.edge_us: int | None = None  # no slot is on both sides of this time
         self._refined: Cache[CutSlot, CellTile] = Cache(most_bytes=REFINED_BYTES)
+
+    def set_edge(self) -> int:
+        """Find a time after which all rows are known and that no slot is on both sides of; from now on, none will be."""
+        blocks = [*((t.slots, t.slots + t.width) for t in self._tiles()), *((c.starts, c.ends) for c in self._recent)]
+        edge = -(-self.since_us // HOUR_US) * HOUR_US  # so that slots before it can be wide
+        while (later := max((_last_end(*block, edge) for block in blocks), default=edge)) > edge:
+            edge = later
+        self.edge_us = edge
+        return edge
+
+    def take_older(self, older: TileStore) -> bool:
+        """Take in the cells of all rows before the edge, in place of what is known of them; False where a slot is on both sides."""
+        assert self.edge_us is not None
+        edge, self.edge_us = self.edge_us, None
+        blocks = [*((t.slots, t.slots + t.width) for t in self._tiles()), *((c.starts, c.ends) for c in self._recent)]
+        if any(_last_end(*block, edge) > edge for block in blocks):
+            return False
+        self._keep(lambda starts, _ends, _lasts: starts >= edge)
+        self.since_us = older.since_us
+        self.release()
+        tiles = [
+            LevelTile(start, level.slots, t) for level in older._levels.values() for start, t in level.tiles.items()
+        ]
+        self.take_tiles(tiles, np.arange(0))
+        for cells in older._recent:
+            self.put(cells)
+        return True
 
     def keep_panes(self, width_us: int) -> bool:
         """Have no slot be of two panes of this width from now on; False where one is already."""
@@ -376,26 +498,96 @@ class TileStore:
     def used_groups(self) -> Ints:
         return distinct_groups(block.groups for block in self._blocks())
 
+    @property
+    def files(self) -> dict[str, list[int]]:
+        """By name, the files with some of the cells, and the places of their tiles there."""
+        found: dict[str, list[int]] = {}
+        for tile in (*self._tiles(), *self._refined.values()):
+            if tile.file is not None:
+                found.setdefault(tile.file[0].name, []).append(tile.file[1])
+        return found
+
+    @property
+    def refined_files(self) -> list[tuple[str, int, tuple[int, ...]]]:
+        """The files and places of tiles that are finer cells of a slot, and the slot."""
+        filed = ((slot, tile.file) for slot, tile in self._refined.items() if tile.file is not None)
+        return [(file.name, place, astuple(slot)) for slot, (file, place) in filed]
+
+    def unfiled(self) -> list[LevelTile]:
+        """The tiles that no file has; of a file that is mostly of tiles that are no more, they are to be in a new one."""
+        if any(dtype is object for dtype, _ in self.partial.fields().values()):
+            return []
+        used = Counter[CellFile]()
+        for tile in (*self._tiles(), *self._refined.values()):
+            if tile.file is not None:
+                used[tile.file[0]] += len(tile)
+        found = [
+            *(LevelTile(s, level.slots, t) for level in self._levels.values() for s, t in level.tiles.items()),
+            *(LevelTile(slot.start, 0, tile) for slot, tile in self._refined.items()),
+        ]
+        return [e for e in found if e.tile.file is None or 2 * used[e.tile.file[0]] < e.tile.file[0].cells]
+
+    def unfiled_cells(self) -> Cells:
+        """All cells that are in no file."""
+        tiles = (tile.cells(self.partial) for tile in self._tiles() if tile.file is None)
+        return concat_cells([no_cells(self.partial), *tiles, *self._recent])
+
+    def take_tiles(
+        self,
+        tiles: Iterable[LevelTile],
+        numbers: Ints,
+        refined: Sequence[tuple[str, int, Sequence[int]]] = (),
+    ) -> None:
+        """Take in tiles of files, with other rows than those that are known. Group g of a file is number numbers[g].
+
+        `refined`: those of them that are finer cells of a slot (`refined_files`).
+        """
+        by_level: dict[tuple[int, int], dict[int, CellTile]] = {}
+        finer = {(name, place): CutSlot(*slot) for name, place, slot in refined}
+        # Those of the same process have the same numbers, as most have after a restart.
+        same = np.array_equal(numbers, np.arange(len(numbers)))
+        for start, slots, tile in tiles:
+            slot = finer.get((tile.file[0].name, tile.file[1])) if tile.file is not None else None
+            if not same:
+                tile.groups, tile.file = numbers[tile.groups].astype(np.int32), None
+            if slot is not None:
+                self._refined.put(slot, tile, tile.nbytes(self.partial))
+            else:
+                by_level.setdefault((tile.width, slots), {})[start] = tile
+        for (width, slots), found in by_level.items():
+            if slots not in tile_slots(width) or not self._level(width).take(found, slots):
+                self.put(concat_cells([tile.cells(self.partial) for tile in found.values()]))
+
     def put(self, cells: Cells) -> None:
-        """Fold in cells of other rows."""
+        """Fold in cells of other rows, but those that would be forgotten."""
+        if self.since_us != ALWAYS:
+            cells = cells.take(cells.ends > self.since_us)
         if not len(cells):
             return
         self._newest = None
         self._recent.append(cells)
         sizes = np.cumsum([len(batch) for batch in reversed(self._recent)])
-        if len(sizes) > 2 * RECENT or sizes[-1] > RECENT_CELLS:
+        most = min(RECENT_CELLS, max(FEW_RECENT, len(self) // 32))
+        if len(sizes) > 2 * RECENT or sizes[-1] > most:
             # The newest ones stay, but no more than half of the cells that may.
-            self._fold(len(sizes) - min(RECENT, int(np.searchsorted(sizes, RECENT_CELLS // 2, side="right"))))
+            self._fold(len(sizes) - min(RECENT, int(np.searchsorted(sizes, most // 2, side="right"))))
 
     def _fold(self, count: int) -> None:
         """Move the oldest batches into tiles."""
-        cells = concat_cells(self._recent[:count])
+        cells = self._in_slots(concat_cells(self._recent[:count]))
         del self._recent[:count]
         newest = int(cells.starts.max())
         for width in np.unique(cells.widths).tolist():
             for part in self._widened(cells.take(cells.widths == width), width, newest):
                 self._level(int(part.widths[0])).put(part)
         self._widen(newest)
+
+    def _in_slots(self, cells: Cells) -> Cells:
+        """Cells with the times of the slots that they are part of."""
+        if not self._slot_us:
+            return cells
+        starts = np.floor_divide(cells.starts, self._slot_us) * self._slot_us
+        return replace(cells, starts=starts, widths=np.full(len(cells), self._slot_us))
 
     def _level(self, width: int) -> CellLevel:
         return self._levels.setdefault(width, CellLevel(width, self.partial))
@@ -408,9 +600,9 @@ class TileStore:
             return
         starts = np.floor_divide(cells.starts, wider) * wider
         _, at = np.unique(starts, return_inverse=True)
-        most_rows, most_positions = self._slot_limits()
-        slots = np.bincount(np.unique(np.stack((at, cells.starts)), axis=1)[0])
-        most = np.where(slots == 1, most_rows, np.minimum(most_rows, CELL_ROWS * np.bincount(at)))
+        limits = self._slot_limits()
+        _, slots = np.unique(np.floor_divide(np.unique(cells.starts), wider), return_counts=True)
+        most = np.where(slots == 1, limits.rows, np.minimum(limits.rows, limits.per_cell * np.bincount(at)))
         few = np.bincount(at, cells.rows) <= most
         order = np.argsort(at, kind="stable")
         begins = np.flatnonzero(np.diff(at[order], prepend=-1))
@@ -418,8 +610,10 @@ class TileStore:
             np.maximum.reduceat(cells.lasts[order], begins),
             np.minimum.reduceat(cells.firsts[order], begins),
         )
-        few &= lasts - firsts < most_positions
+        few &= lasts - firsts < limits.positions
         sparse = few[at] & (starts + 2 * wider <= newest)
+        if self.edge_us is not None:
+            sparse &= (starts >= self.edge_us) | (starts + wider <= self.edge_us)
         if not sparse.all():
             yield cells.take(~sparse)
         if sparse.any():
@@ -434,7 +628,7 @@ class TileStore:
             level = self._levels[width]
             if level.tile_us == width or not may_be_slot(level.tile_us, self.pane_us):
                 continue
-            sparse = level.take_sparse(newest - level.tile_us, *self._slot_limits())
+            sparse = level.take_sparse(newest - level.tile_us, self._slot_limits(), self.edge_us)
             if sparse:
                 self._level(level.tile_us).put(concat_cells(sparse))
                 if level.tile_us not in widths:
@@ -442,9 +636,9 @@ class TileStore:
             if not level.tiles:
                 del self._levels[width]
 
-    def _slot_limits(self) -> tuple[int, int]:
-        """How many rows a slot may have that is made wider, and how many log positions they may span."""
-        return (WIDE_ROWS, FOREVER) if len(self) > MANY_CELLS else (SLOT_ROWS, SLOT_POSITIONS)
+    def _slot_limits(self) -> SlotLimits:
+        many = len(self) > MANY_CELLS
+        return SlotLimits(WIDE_ROWS, FOREVER, WIDE_ROWS) if many else SlotLimits(SLOT_ROWS, SLOT_POSITIONS, CELL_ROWS)
 
     def _recent_cells(self) -> Cells:
         if self._newest is None:
@@ -456,15 +650,14 @@ class TileStore:
         levels = [level.index for level in self._levels.values()]
         newest = self._recent_cells()
         looks = [Slots.seen_by(look, newest.starts, newest.widths, newest.firsts, newest.lasts)]
-        looks += [Slots.seen_by(look, i.slots, i.tiles[0].width, i.firsts, i.lasts) for i in levels]
-        refined = [tile for index, slots in zip(levels, looks[1:], strict=True) for tile in self._finer(index, slots)]
-        finer = [Slots.seen_by(look, tile.slots, tile.width, tile.firsts, tile.lasts) for tile in refined]
-        rest = uncovered([*looks, *finer], look)
+        looks += [_seen_by(look, index) for index in levels]
+        finer = [each for pair in zip(levels, looks[1:], strict=True) for each in self._finer(look, *pair)]
+        rest = uncovered([*looks, *(slots for _, slots in finer)], look)
 
         def added_up() -> CombinedCells:
             pairs = zip(levels, looks[1:], strict=True)
             own = [newest.take(looks[0].chosen)]
-            own += [tile.cells(self.partial, slots.chosen) for tile, slots in zip(refined, finer, strict=True)]
+            own += [tile.cells(self.partial, slots.chosen) for tile, slots in finer]
             if panes is None:
                 summands = (level.chosen_summands(slots.chosen) for level, slots in pairs)
                 return add_up(chain(((c.groups, c.state) for c in own), *summands), self.partial)
@@ -473,33 +666,32 @@ class TileStore:
 
         return added_up, rest
 
-    def _finer(self, index: LevelIndex, slots: Slots) -> Iterator[CellTile]:
+    def _finer(self, look: CellRange, source: CellTile | LevelIndex, slots: Slots) -> Iterator[tuple[CellTile, Slots]]:
         """Finer cells of the slots that are cut, where they are known; those slots are not used then."""
-        for place, slot in self._cut(index, slots):
+        for place, slot in _far_apart(source, slots):
             tile = self._refined.get(slot)
             if tile is not None:
                 slots.seen[place] = slots.cut[place] = False
-                yield tile
-
-    def _cut(self, index: LevelIndex, slots: Slots) -> Iterator[tuple[int, CutSlot]]:
-        """The slots that are cut and have rows far apart in the log, and their places."""
-        width = index.tiles[0].width
-        cut = (
-            slots.cut & (index.lasts - index.firsts >= SLOT_POSITIONS)
-            if width > refined_width(width)
-            else slots.cut[:0]
-        )
-        for place in np.flatnonzero(cut).tolist():
-            first, last = int(index.firsts[place]), int(index.lasts[place])
-            yield place, CutSlot(int(index.slots[place]), width, first, last, index.slot_rows(place))
+                own = _seen_by(look, tile)
+                yield from self._finer(look, tile, own)
+                yield tile, own
 
     def unrefined(self, look: CellRange) -> list[CutSlot]:
         """The slots with rows far apart that a look cuts, and that are not known in finer cells."""
-        found = []
-        for index in (level.index for level in self._levels.values()):
-            slots = Slots.seen_by(look, index.slots, index.tiles[0].width, index.firsts, index.lasts)
-            found += [slot for _, slot in self._cut(index, slots) if self._refined.get(slot) is None]
-        return found
+        return [slot for level in self._levels.values() for slot in self._unrefined(look, level.index)]
+
+    def _unrefined(self, look: CellRange, source: CellTile | LevelIndex) -> Iterator[CutSlot]:
+        for _, slot in _far_apart(source, _seen_by(look, source)):
+            tile = self._refined.get(slot)
+            if tile is None:
+                yield slot
+            else:
+                yield from self._unrefined(look, tile)
+
+    @property
+    def has_wide_slots(self) -> bool:
+        """Whether slots may have to be made again in finer ones."""
+        return bool(len(self._refined))
 
     def refine(self, slot: CutSlot, cells: list[Cells]) -> None:
         """Keep the cells of a slot in finer ones, too; not if rows have come for it meanwhile, or are gone."""
@@ -515,15 +707,23 @@ class TileStore:
         """Drop slots that end before a time, and those with rows below a log position only, which the log has no more."""
         if low_us > max(self.since_us, -FOREVER):
             self.since_us = low_us
-        for level in self._levels.values():
-            level.replace(lambda tile: self._left(tile, floor))
-        self._levels = {width: level for width, level in self._levels.items() if level.tiles}
-        recent = [c.take((c.starts + c.widths > self.since_us) & (c.lasts >= floor)) for c in self._recent]
-        self._recent, self._newest = [cells for cells in recent if len(cells)], None
+        self._keep(lambda _starts, ends, lasts: (ends > self.since_us) & (lasts >= floor))
+        for slot, _ in self._refined.items():
+            if slot.start + slot.width <= self.since_us:
+                self._refined.remove(slot)
 
-    def _left(self, tile: CellTile, floor: int) -> Cells | None:
-        kept = (tile.slots + tile.width > self.since_us) & (tile.lasts >= floor)
-        return None if kept.all() else tile.cells(self.partial, kept)
+    def _keep(self, is_kept: Callable[[Ints, Ints, Ints], np.ndarray]) -> None:
+        """Drop all other slots, by their starts, ends and last log positions."""
+
+        def left(tile: CellTile) -> Cells | None:
+            kept = is_kept(tile.slots, tile.slots + tile.width, tile.lasts)
+            return None if kept.all() else tile.cells(self.partial, kept)
+
+        for level in self._levels.values():
+            level.replace(left)
+        self._levels = {width: level for width, level in self._levels.items() if level.tiles}
+        recent = [cells.take(is_kept(cells.starts, cells.ends, cells.lasts)) for cells in self._recent]
+        self._recent, self._newest = [cells for cells in recent if len(cells)], None
 
     def renumber(self, numbers: Ints) -> None:
         """Group g is number numbers[g] from now on."""

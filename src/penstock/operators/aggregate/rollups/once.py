@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar
 
@@ -10,14 +10,14 @@ import pyarrow as pa
 
 from penstock.catalog.model import Table
 from penstock.errors import error
-from penstock.expr.windows import FOREVER
+from penstock.expr.windows import FOREVER, Bound, TimeWindow
 from penstock.operators.aggregate.answer import AggregateAt
 from penstock.operators.aggregate.approximate.brackets import NONE, CellSum
 from penstock.operators.aggregate.groups import Groups
 from penstock.operators.aggregate.history import InPeriods, SliceRequest
 from penstock.operators.aggregate.partials.cell_sums import CellRange, UncoveredRows
 from penstock.operators.aggregate.rollups.rollup_read import find_source
-from penstock.operators.aggregate.shape import Measure, family_of, slice_width
+from penstock.operators.aggregate.shape import Measure, family_of, plan_width
 from penstock.operators.aggregate.view import OwnWindowsAt
 from penstock.operators.base.log_reader import LogReader
 from penstock.operators.base.row_budget import RowBudget
@@ -38,7 +38,7 @@ class OneShotAggregateAt(AggregateAt):
         self, log_reader: LogReader, measures: tuple[Measure, ...], look: CellRange
     ) -> tuple[dict[Measure, list[CellSum]], Groups]:
         panes, groups = self.plan.panes, Groups.by(self.plan.keys)
-        width = slice_width(panes) if panes is None else panes.pane
+        width = plan_width(self.plan) if panes is None or self.plan.has_series else panes.pane
         keep = InPeriods(((-FOREVER, FOREVER),), look.low, look.high)
         positions = log_reader.ranges(look.floor, look.head, look.low, look.high)
         request, nothing = SliceRequest(family_of(self.plan), measures, width, keep), UncoveredRows((), ())
@@ -76,21 +76,33 @@ def answer_from_log(standing: StandingQueries, asked: AggregatePlan) -> Result:
     return _answered(held, budget)
 
 
+def answer_at(standing: StandingQueries, asked: AggregatePlan, span: tuple[int, int]) -> Result:
+    """The same with the end of a span for NOW, over its rows as they are known today."""
+    low, now_us = span
+    budget = standing.new_budget()
+    window = TimeWindow(Bound("constant", low), Bound("constant", now_us))
+    held = _hold(standing, replace(asked, window=window), budget, now_us)
+    assert held is not None  # its query has had a cycle
+    return _answered(held, budget)
+
+
 def _answered(held: AggregateAt, budget: RowBudget) -> Result:
     rows = held.answer()
     notices = (*(held.note.notices if held.note is not None else ()), *budget.notices())
     return Result(rows, cycle=held.cycle, now_us=held.now_us, notices=notices, rolled_up=held.note)
 
 
-def _hold(standing: StandingQueries, plan: AggregatePlan, budget: RowBudget) -> AggregateAt | None:
-    """The answer at the last cycle; None where no cycle has the table yet."""
+def _hold(
+    standing: StandingQueries, plan: AggregatePlan, budget: RowBudget, at_us: int | None = None
+) -> AggregateAt | None:
+    """The answer at the last cycle; None where no cycle has the table yet. `at_us`: another NOW than that of the cycle."""
     with standing.locked() as store:
         log = standing.log_access(budget)
         state = store.state
         table = state.tables_by_id.get(plan.table_id)
         if table is None or store.offset is None:
             return None
-        now_us = store.now_of(table, plan.static_predicate)
+        now_us = store.now_of(table, plan.static_predicate) if at_us is None else at_us
         head = store.offset.data.get(table.id, 0)
         instant = WindowAt(state.retention(table.id), head, now_us, None, plan.window)
         span = instant.range()

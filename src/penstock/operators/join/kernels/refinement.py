@@ -82,7 +82,7 @@ class Refinement:
         prepared = self._selections.factors.prepare(self._columns(found), count)
         words: Words = np.zeros((len(self._chosen), words_for(count)), np.uint64)
         counts = np.zeros(len(self._chosen), np.int64)
-        self._selections.answer(prepared, self._chosen, Masks.none(len(self._chosen)), words, counts)
+        self._selections.answer(prepared, self._chosen, Masks.none(len(self._chosen)), (words, counts))
         for place, members in enumerate(self._by_selection.values()):
             if counts[place] == count:
                 yield members, None

@@ -237,7 +237,7 @@ class NewRows:
         self._reader = reader
         self._definitions = reader.definitions
         self._bags: dict[tuple[str, int, int], Bag] = {}
-        self._fresh: dict[tuple[str, int, int, int], Run] = {}
+        self._fresh: dict[tuple[str, Share, int, int], Run] = {}
 
     def of(self, join: PreparedJoin, unit: JoinUnit, shared_out_as: PreparedJoin) -> list[StreamRows]:
         """Each stream's rows for this unit; keys that are hot in another join are shared out as there."""
@@ -264,7 +264,7 @@ class NewRows:
     def _without_key(self, stream: BufferedStream, unit: JoinUnit) -> StreamRows:
         """All parts have the same buffers, and share out the new rows."""
         step = unit.tables[stream.table_id]
-        key = (self._name(stream), 0, step.start, step.end)
+        key = (self._name(stream), WHOLE, step.start, step.end)
         if key not in self._fresh:
             self._fresh[key] = laid_out(self._bag(stream, unit), step.start, step.end)
         fresh = self._fresh[key]
@@ -274,7 +274,7 @@ class NewRows:
     def _with_key(self, stream: BufferedStream, hot: Ints, unit: JoinUnit) -> StreamRows:
         """Each part has its own keys; rows with a hot one go to all, and each begins with its share of them."""
         step, bag = unit.tables[stream.table_id], self._bag(stream, unit)
-        key = (self._name(stream), unit.part, step.start, step.end)
+        key = (self._name(stream), unit.share, step.start, step.end)
         assert bag.key is not None
         mine = belongs(bag.key, unit.share)
         if key not in self._fresh:

@@ -16,10 +16,12 @@ from penstock.operators.aggregate.partials.registry import approximate_for, part
 from penstock.sql.binding.approximate import is_approximate_call
 from penstock.sql.binding.calls import is_aggregate
 from penstock.sql.binding.context import BoundQuery
+from penstock.sql.binding.mining import is_mining_call
 from penstock.sql.bound_trees import output_column
 from penstock.sql.kernel_expressions import NotCovered, lower
-from penstock.sql.nodes import Const, OwnWindow
+from penstock.sql.nodes import Const, OwnWindow, Unnested
 from penstock.sql.plan import (
+    UNNESTED,
     WINDOW_END,
     WINDOW_START,
     AggregateCall,
@@ -30,6 +32,7 @@ from penstock.sql.plan import (
     key_name,
     scalar_name,
 )
+from penstock.sql.planning.aggregate.mining import mining_call
 from penstock.sql.planning.aggregate.windows import UNREGISTERED, last
 from penstock.sql.planning.relations import all_of
 from penstock.sql.planning.row_order import refuse_distinct, sorting_of
@@ -114,6 +117,7 @@ def plan_of_rows(bound: BoundQuery, query: exp.Select, taken: AggregateCalls) ->
         window=EVERYTHING,
         panes=taken.panes,
         own_windows=tuple(taken.own_windows) if any(taken.own_windows) else (),
+        unnest=taken.unnest,
     )
 
 
@@ -136,6 +140,7 @@ class AggregateCalls:
         self.aggregates: list[AggregateCall] = []
         self.own_windows: list[int | None] = []
         self.keys: list[exp.Expr] = []
+        self.unnest: Expr | None = None  # the array whose elements rows come for
         self._edges = edges
         self.panes = None if edges is None else Panes(edges.width_us, edges.step_us)
         group = query.args.get("group")
@@ -177,6 +182,9 @@ class AggregateCalls:
             return output_column(scalar_name(node.meta[SCALAR]), external(type_of(node)))
         if isinstance(node, exp.Window):
             raise NotCovered("a window function runs as Spark SQL")
+        if isinstance(node, Unnested):
+            self.unnest = self.lower(node.this)
+            return output_column(UNNESTED, external(type_of(node)))
         own = node.this if isinstance(node, exp.Filter) else node
         if isinstance(node, exp.Filter | OwnWindow | exp.WithinGroup) or is_aggregate(node):
             plain = own.this if isinstance(own, OwnWindow) else own
@@ -193,8 +201,10 @@ class AggregateCalls:
 
 def _filtered(aggregate: exp.Expr, node: exp.Filter) -> AggregateCall:
     """FILTER (WHERE c): rows that do not satisfy c are NULL to the aggregate."""
-    inner = _aggregate(aggregate)
     condition = lower(node.expression.this)
+    if is_mining_call(aggregate):
+        return mining_call(aggregate, condition)
+    inner = _aggregate(aggregate)
     if inner.function in ("first", "last"):
         # NULL is a value to them, so which rows count is said beside it.
         counts = Call("coalesce", (condition, Literal(False, BOOLEAN)), BOOLEAN)
@@ -207,6 +217,8 @@ def _filtered(aggregate: exp.Expr, node: exp.Filter) -> AggregateCall:
 def _aggregate(node: exp.Expr) -> AggregateCall:
     if is_approximate_call(node):
         return approximate_call(node)
+    if is_mining_call(node):
+        return mining_call(node, None)
     if isinstance(node, exp.WithinGroup):
         return _in_order(node)
     words = node.name if isinstance(node, exp.Anonymous) or not isinstance(node, exp.Func) else node.sql_name()
@@ -317,7 +329,9 @@ def renamed(plan: AggregatePlan, columns: Mapping[str, Expr]) -> AggregatePlan:
     )
     for before, call in zip(plan.aggregates, aggregates, strict=True):
         types = tuple(a.type for a in call.arguments)
-        if types != tuple(a.type for a in before.arguments) or partial_for(call.function, types) is None:
+        if types != tuple(a.type for a in before.arguments) or (
+            not call.options and partial_for(call.function, types) is None
+        ):
             raise NotCovered("aggregates of a column that another query converts run as Spark SQL")
     static, stream = (
         None if condition is None else substituted(condition, columns)

@@ -1,0 +1,129 @@
+"""VECTOR_SUM and VECTOR_AVG: arrays of numbers added up element by element."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.errors import error
+from penstock.operators.aggregate.partials.base import (
+    ARITHMETIC_KINDS,
+    Ints,
+    Numbers,
+    Partial,
+    State,
+    Values,
+    per_cell,
+)
+from penstock.operators.aggregate.partials.sums import add_pairs
+from penstock.types import Type
+
+_NOTHING, _MIXED = -1, -2
+"""Lengths of cells without an array, and of those with arrays of several lengths, which have no sum."""
+
+
+class Vectors(Partial):
+    """A sum per place: of doubles in twice their precision, of whole numbers exactly and wrapping around, as SUM's.
+
+    `sums` has an array per cell (None: nothing yet, or no sum): the sums, behind them for doubles the low parts of all.
+    """
+
+    name = "vectors"
+    functions = frozenset({"vector_sum", "vector_avg"})
+    kinds = frozenset({"ARRAY"})
+
+    @classmethod
+    def takes(cls, function: str, types: tuple[Type, ...]) -> bool:
+        return super().takes(function, types) and all(
+            t.element is not None and t.element.kind in ARITHMETIC_KINDS for t in types
+        )
+
+    @property
+    def whole(self) -> bool:
+        element = self.types[0].element
+        return element is not None and element.kind != "DOUBLE"
+
+    def fields(self) -> dict[str, tuple[Any, Any]]:
+        return {"count": (np.int64, 0), "length": (np.int64, _NOTHING), "sums": (object, None)}
+
+    def convert(self, values: pa.Array) -> Numbers:
+        """An array of one line per value, so that it is a sum of itself; NULL elements are 0."""
+        flat = values.values.cast(pa.int64() if self.whole else pa.float64()).fill_null(0)
+        numbers, ends = flat.to_numpy(zero_copy_only=False), values.offsets.to_numpy()
+        found: Numbers = np.full(len(values), None, object)
+        for i, (low, high) in enumerate(zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True)):
+            own = numbers[low:high]
+            found[i] = own if self.whole else np.concatenate([own, np.zeros(high - low)])
+        return found
+
+    def add(self, state: State, values: Values) -> None:
+        (arrays,) = values.numbers
+        lengths = np.array([len(each) for each in arrays], np.int64) // (1 if self.whole else 2)
+        count = np.ones(len(arrays), np.int64)
+        self.merge(state, values.cells, {"count": count, "length": lengths, "sums": arrays})
+
+    def merge(self, state: State, at: Ints, other: State) -> None:
+        np.add.at(state["count"], at, other["count"])
+        for cell, places in per_cell(at):
+            lengths = {int(state["length"][cell]), *other["length"][places].tolist()} - {_NOTHING}
+            if len(lengths) > 1:
+                lengths = {_MIXED}
+            if lengths:
+                (state["length"][cell],) = lengths
+                parts = [part for part in (state["sums"][cell], *other["sums"][places]) if part is not None]
+                state["sums"][cell] = self._sum(parts) if parts and lengths != {_MIXED} else None
+
+    def _sum(self, parts: list[Numbers]) -> Numbers:
+        if len(parts) == 1:
+            return parts[0]
+        if self.whole:
+            return np.add.reduce(np.stack(parts), axis=0, dtype=np.int64)  # type: ignore[no-any-return]
+        size = len(parts[0]) // 2
+        pair = np.zeros(2 * size)
+        places = np.arange(size)
+        for part in parts:
+            add_pairs(pair[:size], pair[size:], places, part[:size], part[size:])
+        return pair
+
+    def to_arrow(self, name: str, field: Numbers) -> pa.Array:
+        if name != "sums":
+            return super().to_arrow(name, field)
+        parts = [part for part in field if part is not None]
+        items = np.concatenate(parts) if parts else np.empty(0)
+        ends = np.cumsum([0, *(0 if part is None else len(part) for part in field)])
+        flat = pa.array(items, from_pandas=False).cast(pa.int64() if self.whole else pa.float64())
+        return pa.LargeListArray.from_arrays(pa.array(ends, pa.int64()), flat)
+
+    def from_arrow(self, name: str, column: pa.Array) -> Numbers:
+        if name != "sums":
+            return super().from_arrow(name, column)
+        ends, items = column.offsets.to_numpy(), column.values.to_numpy(zero_copy_only=False)
+        field: Numbers = np.full(len(column), None, object)
+        for i, (low, high) in enumerate(zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True)):
+            if low < high:
+                field[i] = items[low:high]
+        return field
+
+    def kept(self, state: State) -> int:
+        return int(np.maximum(state["length"], 0).sum())
+
+    def nbytes(self, state: State) -> int:
+        known = int(np.count_nonzero(state["length"] >= 0))
+        return super().nbytes(state) + (8 if self.whole else 16) * self.kept(state) + 112 * known
+
+    def finish(self, function: str, state: State, type_: Type, parameter: Any = None) -> pa.Array:
+        if (state["length"] == _MIXED).any():
+            detail = "arrays of different lengths are in one group"
+            hint = "group by what tells them apart, or leave some out: WHERE ARRAY_LENGTH(x) = 1024"
+            raise error("invalid_value", field=function.upper(), detail=detail, hint=hint)
+        lines = zip(state["count"].tolist(), state["length"].tolist(), state["sums"], strict=True)
+        found = [self._finished(function, *line) for line in lines]
+        return pa.array(found, type_.to_arrow(), from_pandas=False)
+
+    def _finished(self, function: str, count: int, length: int, sums: Numbers | None) -> Numbers | None:
+        if length == _NOTHING:
+            return None
+        total = np.empty(0) if sums is None else sums if self.whole else sums[:length] + sums[length:]
+        return total / count if function == "vector_avg" else total

@@ -1,0 +1,219 @@
+"""Series of aggregates: from lines by slot to one series per row of the answer, and what mining functions find in them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.cancellation import check
+from penstock.errors import error
+from penstock.expr.windows import FOREVER
+from penstock.operators.aggregate.partials.base import Ints, Numbers, State
+from penstock.operators.aggregate.partials.cell_sums import CombinedCells
+from penstock.operators.aggregate.shape import Measure, measure_of
+from penstock.operators.mining.registry import FUNCTIONS, SLOT_FUNCTIONS
+from penstock.operators.mining.series import NOTHING, Columns, Series
+from penstock.sql.plan import AggregateCall, AggregatePlan
+from penstock.types import DOUBLE, TIMESTAMP, Type
+
+_SERIES = "series"
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerSpan:
+    """Where the window of an answer begins and ends (inclusive), and how many elements its series may have."""
+
+    since_us: int = -FOREVER
+    until_us: int = 0
+    most_elements: int = 0
+
+
+def with_series(
+    plan: AggregatePlan, whole: Mapping[Measure, CombinedCells], span: AnswerSpan
+) -> dict[Measure, CombinedCells]:
+    """The lines of an answer, the same for all measures. Where a measure is kept by slots, a line has a series.
+
+    A window cuts slots and no other cell, so a series may lack lines that other measures have.
+    """
+    words = {measure_of(call): str(dict(call.options)["slot"]) for call in plan.aggregates if call.options}
+    room, found = span.most_elements, dict(whole)
+    for measure, word in words.items():
+        if measure.every_us:
+            found[measure] = _by_line(plan, measure, word, whole[measure], span)
+            room -= sum(map(len, found[measure].state[_SERIES]))
+        else:
+            room -= int(whole[measure].state["size"].sum())
+        if room < 0:
+            detail = f"the series of this answer have more than {span.most_elements} elements (series_slots_max)"
+            hint = "make the window shorter, the slots wider or the groups fewer, or raise series_slots_max"
+            raise error("over_budget", detail=detail, hint=hint)
+    return _aligned(found)
+
+
+def _by_line(plan: AggregatePlan, measure: Measure, word: str, lines: CombinedCells, span: AnswerSpan) -> CombinedCells:
+    """One line per (pane, group) from lines by slot."""
+    every, panes = measure.every_us, plan.panes
+    low = -(-span.since_us // every) * every
+    high = (span.until_us + 1) // every * every - every
+    whole = (lines.windows >= low) & (lines.windows <= high)
+    slots, groups = lines.windows[whole], lines.groups[whole]
+    values = _slot_values(measure, word, {name: column[whole] for name, column in lines.state.items()})
+    empty, edges = 0.0 if word == "count" else np.nan, (low, high, every)
+    if panes is None and len(slots):
+        found = _side_by_side(slots, groups, values, edges, span.most_elements, empty)
+        if found is not None:
+            return found
+    windows = np.zeros(len(slots), np.int64)
+    if panes is not None:
+        places, windows = panes.of(slots)
+        slots, groups, values = slots[places], groups[places], values[places]
+    order = np.lexsort((slots, groups, windows))
+    slots, groups, values, windows = slots[order], groups[order], values[order], windows[order]
+    new = np.ones(len(order), np.bool_)
+    new[1:] = (np.diff(windows) != 0) | (np.diff(groups) != 0)
+    begins = np.flatnonzero(new)
+    series: Numbers = np.full(len(begins), None, object)
+    room = span.most_elements
+    for line, (begin, end) in enumerate(pairwise([*begins.tolist(), len(order)])):
+        if panes is not None:
+            start = int(windows[begin])
+            edges = max(low, start), min(high, start + panes.width - every), every
+        series[line] = _series(slots[begin:end], values[begin:end], edges, room, empty)
+        room -= len(series[line])
+    return CombinedCells(windows[begins], groups[begins], {_SERIES: series})
+
+
+def _side_by_side(
+    slots: Ints, groups: Ints, values: Numbers, edges: tuple[int, int, int], room: int, empty: float
+) -> CombinedCells | None:
+    """One line per group where there are no panes; None: the series of all groups would take too much room at once."""
+    low, high, every = edges
+    known = np.zeros(int(groups.max()) + 1, np.bool_)
+    known[groups] = True
+    used, first = np.flatnonzero(known), int(slots.min())
+    length = (high - first) // every + 1
+    if len(used) * length > room:
+        return None
+    grid = np.full((len(used), length), np.nan)
+    grid[(np.cumsum(known) - 1)[groups], (slots - first) // every] = values
+    present = ~np.isnan(grid)
+    begins = np.where(present.any(axis=1), present.argmax(axis=1), -1)
+    grid[~present] = empty
+    times = first + every * np.arange(length, dtype=np.int64)
+    series: Numbers = np.full(len(used), NOTHING, object)
+    for line, begin in enumerate(begins.tolist()):
+        if begin >= 0:
+            before = (first - low) // every + begin
+            series[line] = Series(times[begin:], grid[line, begin:], before, every)
+    return CombinedCells(np.zeros(len(used), np.int64), used, {_SERIES: series})
+
+
+def _slot_values(measure: Measure, word: str, state: State) -> Numbers:
+    """The value of each slot, NaN where it has no reading."""
+    found = measure.make().finish(SLOT_FUNCTIONS[word], state, DOUBLE)
+    values: Numbers = found.cast(pa.float64()).to_numpy(zero_copy_only=False).astype(np.float64)
+    values[~np.isfinite(values)] = np.nan  # also a sum beyond all numbers
+    if word == "count":
+        values[values == 0] = np.nan
+    return values
+
+
+def _series(slots: Ints, values: Numbers, edges: tuple[int, int, int], room: int, empty: float) -> Series:
+    """The slots from the first reading to the end of the window. `edges`: its first and last slot, and their width."""
+    present = ~np.isnan(values)
+    if not present.any():
+        return NOTHING
+    first, last, every = edges
+    begin = int(slots[present][0])
+    length = (last - begin) // every + 1
+    if length > max(room, 0):
+        length = max(room, 0) + 1  # the answer is refused, and needs no room for that
+        return Series(np.zeros(length, np.int64), np.zeros(length), 0, every)
+    dense = np.full(length, empty)
+    dense[(slots[present] - begin) // every] = values[present]
+    times = begin + every * np.arange(length, dtype=np.int64)
+    return Series(times, dense, (begin - first) // every, every)
+
+
+def _aligned(whole: Mapping[Measure, CombinedCells]) -> dict[Measure, CombinedCells]:
+    """The same lines for all measures: one for each that any of them has."""
+    windows = np.concatenate([lines.windows for lines in whole.values()])
+    groups = np.concatenate([lines.groups for lines in whole.values()])
+    order = np.lexsort((groups, windows))
+    new = np.ones(len(order), np.bool_)
+    new[1:] = (np.diff(windows[order]) != 0) | (np.diff(groups[order]) != 0)
+    at = np.empty(len(order), np.int64)
+    at[order] = np.cumsum(new) - 1
+    windows, groups = windows[order][new], groups[order][new]
+    found, begin = {}, 0
+    for measure, lines in whole.items():
+        own = at[begin : begin + len(lines.groups)]
+        begin += len(own)
+        if _SERIES in lines.state:
+            state: State = {_SERIES: np.full(len(groups), None, object)}
+        else:
+            state = measure.make().empty(len(groups))
+        for name, column in lines.state.items():
+            state[name][own] = column
+        found[measure] = CombinedCells(windows, groups, state)
+    return found
+
+
+def find_all(call: AggregateCall, state: State, count: int) -> pa.Array:
+    """What a mining function finds in each of `count` lines."""
+    function, options = FUNCTIONS[call.function], dict(call.options)
+    assert function.find is not None
+    if _SERIES in state:
+        series = [each or NOTHING for each in state[_SERIES]]
+    elif call.every_us:
+        series = [NOTHING] * count  # there are no lines
+    else:
+        series = [_readings(part) for part in state["values"]]
+    found = []
+    for each in series:
+        check()  # one series may take long, and many of them longer
+        found.append(function.find(each, options))
+    return _as_arrow(found, call.type)
+
+
+def _readings(part: Any) -> Series:
+    """Readings one by one, by time and log position."""
+    if part is None:
+        return NOTHING
+    ordered = part[np.lexsort((part[:, 1], part[:, 0]))]
+    return Series(ordered[:, 0].astype(np.int64), np.ascontiguousarray(ordered[:, 2]))
+
+
+def _as_arrow(found: list[Columns], type_: Type) -> pa.Array:
+    """Arrays of structs, or structs, which are NULL where nothing was found."""
+    if not found:
+        return pa.array([], type_.to_arrow())
+    record = type_.element if type_.kind == "ARRAY" else type_
+    assert record is not None
+    columns = [
+        _column(np.concatenate([columns[place] for columns in found]), field.type)
+        for place, field in enumerate(record.fields)
+    ]
+    fields = [pa.field(field.name, field.type.to_arrow()) for field in record.fields]
+    lengths = [len(columns[0]) for columns in found]
+    records = pa.StructArray.from_arrays(columns, fields=fields)
+    if type_.kind == "ARRAY":
+        offsets = pa.array(np.cumsum([0, *lengths]), pa.int32())
+        return pa.ListArray.from_arrays(offsets, records, type=type_.to_arrow())
+    places = np.cumsum([0, *lengths])[:-1]
+    return records.take(pa.array(places, mask=np.array(lengths) == 0))
+
+
+def _column(values: Numbers, type_: Type) -> pa.Array:
+    if type_ == DOUBLE:
+        return pa.array(values, pa.float64(), mask=np.isnan(values))
+    if type_ == TIMESTAMP:
+        return pa.array(values.astype(np.int64)).cast(type_.to_arrow())
+    if type_.kind == "ARRAY":
+        return pa.array(values.tolist(), type_.to_arrow())
+    return pa.array(values).cast(type_.to_arrow())

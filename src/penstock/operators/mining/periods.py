@@ -1,0 +1,119 @@
+"""PERIODS: after how many elements a series repeats itself.
+
+The correlation of the series with itself at all lags comes from fast Fourier transforms, with gaps left out. Its peaks that are
+high and stand out are candidates; those at multiples of one another are one period.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from penstock.operators.mining.series import Columns, Floats, Options, Series
+
+LEAST_PAIRS = 20
+PROMINENCE = 0.05
+"""By so much a peak stands out at least, and a multiple of a period above its neighbours to be one of its own."""
+_NOTHING = 1e-9
+"""What varies by no more than this part of its size is constant."""
+
+
+def periods(series: Series, options: Options) -> Columns:
+    """The periods by strength. `confidence` is of symbols, and NULL for numbers."""
+    last = len(series) // int(options["repeats"])
+    correlations, pairs = autocorrelation(series.values, last + 1, bool(options["detrend"]))
+    peaks = candidates(correlations, pairs, float(options["strength"]))
+    found = sorted(_periods(peaks, correlations).items(), key=lambda each: (-correlations[each[0]], each[0]))
+    found = found[: int(options["top"])]
+    lags = np.array([lag for lag, _ in found], np.int64)
+    every = series.every_us / 1e6 if series.every_us else math.nan
+    seconds = np.array([length * every for _, length in found], np.float64)
+    return lags, seconds, correlations[lags], np.full(len(lags), np.nan)
+
+
+def autocorrelation(values: Floats, most: int, detrend: bool) -> tuple[Floats, Floats]:
+    """By lag, the correlation of elements with those so much later, and the number of pairs; -1 where it is undefined."""
+    present = ~np.isnan(values)
+    count, most = len(values), min(most, max(0, len(values) - 1))
+    correlations, pairs = np.full(most + 1, -1.0), np.zeros(most + 1)
+    rest = _without_trend(values, present, detrend)
+    if rest is None:
+        return correlations, pairs
+    size = 1 << (2 * count - 1).bit_length()
+    mask = present.astype(np.float64)
+    spectra = [np.fft.rfft(part, size) for part in (rest, rest**2, mask)]
+
+    def over_pairs(one: int, two: int) -> Floats:
+        """The sum over elements i that have a partner of one[i] * two[i + lag], by lag."""
+        found: Floats = np.fft.irfft(np.conj(spectra[one]) * spectra[two], size)[: most + 1]
+        return found
+
+    pairs = np.round(over_pairs(2, 2))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found = over_pairs(0, 0) / np.sqrt(np.maximum(over_pairs(1, 2), 0) * np.maximum(over_pairs(2, 1), 0))
+    known = (pairs >= np.maximum(LEAST_PAIRS, (count - np.arange(most + 1)) / 10)) & np.isfinite(found)
+    correlations[known] = np.round(found[known], 9)
+    correlations[0] = 1.0
+    return correlations, pairs
+
+
+def _without_trend(values: Floats, present: np.ndarray, detrend: bool) -> Floats | None:
+    """The present values minus their line or mean, 0 where there is none; None where nothing is left."""
+    if present.sum() < LEAST_PAIRS:
+        return None
+    at = np.flatnonzero(present).astype(np.float64)
+    own = values[present]
+    off, about = own - own.mean(), at - at.mean()
+    if detrend:
+        off = off - about * (about @ off) / (about @ about)
+    if np.abs(off).max() <= _NOTHING * max(1.0, float(np.abs(own).max())):
+        return None
+    rest = np.zeros(len(values))
+    rest[present] = off
+    return rest
+
+
+def candidates(correlations: Floats, pairs: Floats, strength: float) -> list[int]:
+    """The lags of peaks that are high enough and stand out; the last lag is only a neighbour."""
+    found = []
+    for lag in range(2, len(correlations) - 1):
+        height = correlations[lag]
+        if height < strength or height <= correlations[lag - 1] or height < correlations[lag + 1]:
+            continue
+        if _prominence(correlations, lag) >= max(PROMINENCE, 3 / math.sqrt(pairs[lag])):
+            found.append(lag)
+    return found
+
+
+def _prominence(heights: Floats, at: int) -> float:
+    """How far one has to go down from a peak before a higher point is reached, or the end."""
+    lows = []
+    for side in (heights[:at][::-1], heights[at + 1 :]):
+        higher = np.flatnonzero(side > heights[at])
+        lows.append(float(side[: higher[0] if len(higher) else len(side)].min(initial=heights[at])))
+    return round(float(heights[at]) - max(lows), 9)
+
+
+def _periods(peaks: list[int], correlations: Floats) -> dict[int, float]:
+    """By lag, the length of each period in elements, which its multiples make more exact."""
+    found: dict[int, float] = {}
+    chained: set[int] = set()
+    for peak in peaks:
+        if peak in chained:
+            continue
+        chain, length = [peak], float(peak)
+        while True:
+            wanted = (len(chain) + 1) * length
+            nearest = min(peaks, key=lambda lag: (abs(lag - wanted), lag))
+            if abs(nearest - wanted) > max(1.0, length / 8) or nearest <= chain[-1]:
+                break
+            chain.append(nearest)
+            length = nearest / len(chain)
+        chained.update(chain)
+        found.setdefault(peak, length)
+        for place in range(1, len(chain)):
+            neighbours = [chain[place - 1], *chain[place + 1 : place + 2]]
+            if all(correlations[chain[place]] >= correlations[lag] + PROMINENCE for lag in neighbours):
+                found.setdefault(chain[place], float(chain[place]))
+    return found

@@ -1,0 +1,144 @@
+"""Mining functions in a plan: which windows they fit, what slices keep for them, and where they are refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from sqlglot import exp
+
+from penstock.errors import error
+from penstock.expr.expression import Call, Expr, Literal
+from penstock.expr.windows import EVERYTHING, FOREVER, RowsWindow, TimeWindow, Window
+from penstock.operators.mining.registry import FUNCTIONS, MiningFunction
+from penstock.sql.binding.context import BoundQuery, Collected, SelectContext
+from penstock.sql.binding.mining import is_mining_call, options_of
+from penstock.sql.kernel_expressions import lower
+from penstock.sql.nodes import OwnWindow, Unnested
+from penstock.sql.plan import AggregateCall
+from penstock.sql.values import constant, external, type_of
+from penstock.types import BIGINT, BOOLEAN, DOUBLE, format_duration
+
+
+def mining_calls(context: SelectContext) -> Iterator[exp.Expr]:
+    """The calls that a SELECT has itself."""
+    return (
+        node
+        for node in context.select.find_all(exp.Anonymous)
+        if is_mining_call(node) and node.find_ancestor(exp.Select) is context.select
+    )
+
+
+def mining_call(node: exp.Expr, condition: Expr | None) -> AggregateCall:
+    """What slices keep for a call. NULL, NaN and infinite values are no readings. `condition`: that of a FILTER around it."""
+    value, type_ = lower(node.expressions[0]), external(type_of(node))
+    nothing = Literal(None, value.type)
+    if FUNCTIONS[node.name].takes == "vectors":
+        vector = value if condition is None else Call("case", (condition, value, nothing), value.type)
+        return AggregateCall(node.name, (vector,), type_)
+    options = options_of(node)
+    finite: Expr = Call("eq", (Call("sub", (value, value), DOUBLE), Literal(0.0, DOUBLE)), BOOLEAN)
+    if condition is not None:
+        finite = Call("and", (condition, finite), BOOLEAN)
+    if options["every"] is not None and options["slot"] == "last":
+        arguments: tuple[Expr, ...] = (value, Call("coalesce", (finite, Literal(False, BOOLEAN)), BOOLEAN))
+    else:
+        arguments = (Call("case", (finite, value, nothing), DOUBLE),)
+    return AggregateCall(node.name, arguments, type_, options=tuple(options.items()))
+
+
+def settle_mining(collected: Collected) -> None:
+    """Refuse calls that do not fit their window, and give those without a history half of it."""
+    for context in collected.contexts if collected.mines else ():
+        for node in list(mining_calls(context)):
+            _settle(context, node)
+        _check_unnest(context)
+
+
+def _check_unnest(context: SelectContext) -> None:
+    """Refuse UNNEST outside of the SELECT list, and two of them."""
+    found = [n for n in context.select.find_all(Unnested) if n.find_ancestor(exp.Select) is context.select]
+    for node in found:
+        top: exp.Expr = node
+        while top.parent is not context.select and top.parent is not None:
+            top = top.parent
+        if top.arg_key not in ("expressions", "order"):
+            hint = "it stands in the SELECT list; another query can read what it gives"
+            context.fail(node, error("not_supported", feature="UNNEST here", hint=hint))
+        if node != found[0]:
+            hint = "write a query for each"
+            context.fail(node, error("not_supported", feature="a second UNNEST in a SELECT", hint=hint))
+
+
+def _settle(context: SelectContext, node: exp.Expr) -> None:
+    function, options = FUNCTIONS[node.name], options_of(node)
+    words = function.name.upper()
+    if context.scope.latch is not None:
+        hint = "without LATCH it runs over a window"
+        context.fail(node, error("not_supported", feature=f"{words} with LATCH", hint=hint))
+    if function.takes == "vectors":
+        return
+    window = next((s.window for s in context.sources if s.is_stream and s.window is not None), EVERYTHING)
+    every, panes = options["every"], context.scope.panes
+    own = node.parent.us if isinstance(node.parent, OwnWindow) else None
+    if every is None:
+        available = window.count if isinstance(window, RowsWindow) and not window.per_sensor and own is None else None
+    elif isinstance(window, RowsWindow):
+        detail = f"LAST {window.count} ROWS counts readings, and slots are of time"
+        context.fail(node, error("invalid_window", detail=detail, hint='leave out "every", or write BEGIN (NOW - ..)'))
+    elif panes is not None and own is None:
+        for name, us in (("width", panes.width_us), ("step", panes.step_us)):
+            if us % every:
+                detail = f'"every" divides the {name} of TUMBLE or SLIDE, {format_duration(us)} here'
+                context.fail(node, error("invalid_window", detail=detail))
+        available = panes.width_us // every
+    else:
+        length = own if own is not None else length_us(window)
+        # A window that moves on cuts a slot at each of its ends.
+        available = None if length is None else max(0, length // every - 1)
+    _take_history(context, node, options, available)
+    needed = function.needs(options)
+    if available is not None and available < needed:
+        _refuse_short(context, node, function, (available, needed), every)
+
+
+def _take_history(context: SelectContext, node: exp.Expr, options: dict[str, Any], available: int | None) -> None:
+    for place, parameter in enumerate(FUNCTIONS[node.name].parameters):
+        if not parameter.half_window or options[parameter.name] is not None:
+            continue
+        if available is None:
+            detail = f'the window has no fixed length, so {node.name.upper()} needs "{parameter.name}"'
+            length = "1 DAY" if options["every"] is not None else "500"
+            context.fail(node, error("invalid_window", detail=detail, hint=f"write {parameter.name} => {length}"))
+        options[parameter.name] = max(int(parameter.least), available // 2)
+        node.expressions[1 + place].replace(constant(options[parameter.name], BIGINT, node))
+
+
+def _refuse_short(
+    context: SelectContext, node: exp.Expr, function: MiningFunction, elements: tuple[int, int], every: int | None
+) -> None:
+    available, needed = elements
+    if every is None:
+        detail = f"{function.name.upper()} needs {needed} readings, and the window has {available}"
+        context.fail(node, error("invalid_window", detail=detail))
+    slots = f"{needed} whole slot{'' if needed == 1 else 's'}"
+    detail = f"{function.name.upper()} needs {slots} of {format_duration(every)}, and the window has {available}"
+    least = format_duration((needed + 1) * every)
+    context.fail(node, error("invalid_window", detail=detail, hint=f"make it {least} long, or longer"))
+
+
+def length_us(window: Window) -> int | None:
+    """How long a window is at every time; None where it grows."""
+    if not isinstance(window, TimeWindow) or window.begin.anchor != window.end.anchor:
+        return None
+    length = window.end.offset_us - window.begin.offset_us
+    return length if length < FOREVER else None
+
+
+def refuse_mining(bound: BoundQuery, reason: str | None) -> None:
+    """Refuse what would be Spark SQL, which knows no such function."""
+    hint = "it works on one stream, in a query of its own that others can read"
+    for context in bound.collected.contexts if bound.collected.mines else ():
+        for node in mining_calls(context):
+            why = hint if reason is None else f"here {reason}; {hint}"
+            context.fail(node, error("not_supported", feature=f"{node.name.upper()} in Spark SQL", hint=why))

@@ -1,0 +1,136 @@
+"""Selections that no client uses sleep: cycles leave them out, and their window is evaluated when they are asked.
+
+A run plan in the journal says which queries sleep. It changes what cycles cost, never an answer. A query sleeps if it was
+not used for `sleep_after_s`, and its window has so few rows that evaluating them takes less than 200 ms.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from penstock.catalog.catalog import Catalog
+from penstock.clock import SECOND
+from penstock.expr.windows import FOREVER, TimeWindow
+from penstock.operators.base.log_access import ReachIndex
+from penstock.operators.select.durability import is_pure
+from penstock.services import Service
+from penstock.views.answer_store import AnswerStore
+from penstock.views.feed import Mark
+from penstock.views.query_state import QueryState, window_low
+from penstock.views.retention import now_at
+from penstock.views.standing_queries import StandingQueries
+
+PLAN_EVERY_S = 2.0
+LOOKS_A_ROUND = 5_000
+# Evaluating a row of the log takes well under a microsecond.
+ON_DEMAND_MAX_ROWS = 200_000
+
+
+class IdleQueries:
+    """Looks at some queries every two seconds, and writes a run plan where something changes."""
+
+    def __init__(self, standing: StandingQueries, catalog: Catalog, sleep_after_s: float) -> None:
+        self._standing = standing
+        self._catalog = catalog
+        self._after_us = round(sleep_after_s * SECOND)
+        self._most_rows = min(ON_DEMAND_MAX_ROWS, standing.settings.answer_read_max_rows)
+        self._began_us: int | None = None
+        self._next = 0  # the query that the next round begins with
+        self._service = Service("idle queries", self._step, first_s=PLAN_EVERY_S)
+
+    def start(self) -> None:
+        if self._after_us:
+            self._service.start()
+
+    def close(self) -> None:
+        self._service.stop()
+
+    def services(self) -> list[Service]:
+        return [self._service]
+
+    def _step(self) -> float:
+        self.look()
+        return PLAN_EVERY_S
+
+    def look(self, most: int = LOOKS_A_ROUND) -> None:
+        """One round: find what is to sleep or to wake among so many queries, and among those that were used."""
+        sinks = {sink.query for sink in self._catalog.state.sinks.values()}
+        with self._standing.locked() as store:
+            mark = self._standing.feed.last()
+            if mark is None or store.offset is None:
+                return
+            now_us = store.offset.now_us
+            if self._began_us is None:
+                self._began_us = now_us  # what was used before the start is not known
+            used = self._standing.used_since(now_us - self._after_us)
+            names = self._standing.followed() | sinks | _read_by_others(store)
+            busy = used | {query.id for name in names if (query := store.state.queries.get(name)) is not None}
+            may_sleep = now_us - self._began_us >= self._after_us
+            cost = _OnDemand(store, mark)
+            sleeping: set[int] = set()
+            awake = (busy & store.sleeping) | cost.above(self._most_rows)
+            for query_id in self._chosen(store, most):
+                answer = store.answers[query_id]
+                rows = cost.rows(query_id, answer) if _may_sleep(answer) else FOREVER
+                if answer.sleeping and rows > self._most_rows:
+                    awake.add(query_id)
+                # Far fewer rows than would wake it, so that it does not fall asleep and wake again and again.
+                elif may_sleep and query_id not in busy and 0 < rows <= self._most_rows // 4:
+                    sleeping.add(query_id)
+        self._catalog.plan_run(sleeping, awake)
+
+    def _chosen(self, store: AnswerStore, most: int) -> list[int]:
+        """The next queries in turn."""
+        if self._next >= len(store.answers):
+            self._next = 0
+        first, self._next = self._next, self._next + most
+        return list(islice(store.answers, first, first + most))
+
+
+def _read_by_others(store: AnswerStore) -> set[str]:
+    if not store.reads_queries:
+        return set()
+    return {name for query in store.state.queries.values() for name in query.reads_queries}
+
+
+def _may_sleep(answer: QueryState) -> bool:
+    """Whether the server can evaluate the window by itself, and no user chose how the answer is kept."""
+    plan = answer.plan.selection
+    if plan is None or plan.lasting is not None or not is_pure(plan) or answer.strategy is not None:
+        return False
+    slides = isinstance(answer.window, TimeWindow) and answer.window.slides
+    return slides and answer.settled and answer.pending is None and answer.error is None
+
+
+class _OnDemand:
+    """How many rows of the log answers on demand read."""
+
+    def __init__(self, store: AnswerStore, mark: Mark) -> None:
+        self._store, self._mark = store, mark
+        self._reaches: dict[int, ReachIndex] = {}
+
+    def rows(self, query_id: int, answer: QueryState) -> int:
+        """Of one query; 0 while nothing is known of its NOW."""
+        (use,) = answer.plan.uses
+        low = window_low(answer.window, now_at(self._store, self._mark, query_id, answer), answer.start_us)
+        return self._since(use.table_id, low, answer.reach) if low is not None else 0
+
+    def above(self, most: int) -> set[int]:
+        """The sleeping queries with windows that have more rows than this: the stream has become faster."""
+        found: set[int] = set()
+        for table_id, table in self._store.state.tables_by_id.items() if self._store.sleeping else ():
+            now_us = self._store.now_of(table, None) if table.stream is not None else None
+            if now_us is None:
+                continue
+            for span, whose in self._store.window_index.spans(table_id):
+                if self._since(table_id, now_us - span, 0) <= most:
+                    break  # the widest come first
+                found.update(query_id for query_id in whose if query_id in self._store.sleeping)
+        return found
+
+    def _since(self, table_id: int, low_us: int, floor: int) -> int:
+        reach = self._reaches.get(table_id)
+        if reach is None:
+            retained = self._store.state.retention(table_id)
+            reach = self._reaches[table_id] = ReachIndex(self._store.log, table_id, retained)
+        return self._mark.end.data.get(table_id, 0) - max(reach.first(low_us), floor)

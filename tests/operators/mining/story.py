@@ -1,0 +1,80 @@
+"""Random histories for mining functions: late rows, gaps, NULL, NaN and restarts, with all rows remembered."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator
+from typing import Any
+
+from penstock.clock import format_timestamp
+from tests.oracle.mining import Row
+from tests.support.pipe import Pipe
+
+TABLE = (
+    "CREATE TABLE probes (id INT PRIMARY KEY, place TEXT, reading STREAM (value DOUBLE, vector ARRAY<DOUBLE>, counts ARRAY<INT>))"
+    " WITH (time = 'valid', out_of_order = 'accept')"
+)
+PLACES = {1: "north", 2: "south", 3: "west"}
+
+
+class Story:
+    """A database that gets random readings, and all that was sent."""
+
+    def __init__(self, pipe: Pipe, seed: int, most: int = 8) -> None:
+        """`most`: readings of a cycle."""
+        self.pipe, self.chance, self.most = pipe, random.Random(seed), most
+        self.rows: list[Row] = []
+        self.vectors: list[tuple[Row, list[float | None] | None, list[int | None] | None]] = []
+        self.now_us = 0
+        pipe.db.execute(TABLE)
+        pipe.db.execute(f"INSERT INTO probes VALUES {', '.join(f'({i}, {p!r}, NULL)' for i, p in PLACES.items())}")
+
+    def cycles(self, count: int) -> Iterator[int]:
+        """The numbers of committed cycles, each with a few more readings than the one before."""
+        for _ in range(count):
+            self.pipe.clock.advance(self.chance.choice([200_000, 900_000, 2_000_000, 6_000_000]))
+            if self.chance.random() < 0.9:
+                self.push(self.chance.randint(1, self.most))
+            self.pipe.engine.drain()
+            if self.chance.random() < 0.06:
+                self.pipe.restart()
+                self.pipe.engine.drain()
+            if self.rows:
+                yield self.pipe.db.standing.store.cycle
+
+    def push(self, count: int) -> None:
+        sent = []
+        for _ in range(count):
+            late = self.chance.choice([0, 0, 0, 0, 1_000_000, 7_000_000, self.chance.randint(0, 90_000_000)])
+            ts = (self.pipe.clock.now_us() - late) // 1000 * 1000
+            sensor = self.chance.choice([1, 1, 1, 2, 2, 3])
+            value = self.chance.choice([None, math.nan, math.inf, *[round(self.chance.gauss(20, 5), 3)] * 12])
+            vector = self.chance.choice([None, [self.chance.random(), None, self.chance.gauss(0, 1e6)]])
+            counts = self.chance.choice([None, [1, self.chance.randint(0, 9), None, 4]])
+            sent.append({"id": sensor, "value": value, "vector": vector, "counts": counts, "ts": ts})
+        receipt = self.pipe.db.push("probes", [{**row, "ts": format_timestamp(row["ts"])} for row in sent])
+        assert not receipt.refused, receipt
+        for row in sent:
+            kept = Row(row["ts"], len(self.rows), PLACES[row["id"]], row["value"])
+            self.rows.append(kept)
+            self.vectors.append((kept, row["vector"], row["counts"]))
+            self.now_us = max(self.now_us, kept.ts)
+
+    def of(self, place: str) -> list[Row]:
+        return [row for row in self.rows if row.group == place]
+
+    def answer(self, name: str, as_of: int | None = None) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.pipe.db.standing.invoke(name, as_of).table.to_pylist()
+        return found
+
+
+def same(found: Any, truth: Any) -> bool:
+    """Whether two values are the same: floats to 1e-9."""
+    if isinstance(truth, list):
+        return isinstance(found, list) and len(found) == len(truth) and all(map(same, found, truth))
+    if isinstance(truth, dict):
+        return isinstance(found, dict) and found.keys() == truth.keys() and all(same(found[k], truth[k]) for k in truth)
+    if isinstance(truth, float) and isinstance(found, float):
+        return math.isclose(found, truth, rel_tol=1e-9, abs_tol=1e-9)
+    return bool(found == truth)

@@ -1,0 +1,204 @@
+"""Calls of mining functions from SQL: what they take, what they are refused for, and what EXPLAIN and others say of them."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+
+import pyarrow as pa
+import pytest
+
+from penstock.errors import PenstockError
+from penstock.operators.mining.registry import FUNCTIONS
+from tests.support.pipe import Pipe
+
+WINDOW = "BEGIN (NOW - 10 MINUTES) END (NOW)"
+REFUSED = [
+    ("SERIES()", "syntax_error", "SERIES()", "write SERIES("),
+    ("SERIES(value, id)", "syntax_error", "SERIES(value, id)", "write SERIES("),
+    ("SERIES(value, evry => 1 MINUTE)", "syntax_error", "evry", 'did you mean "every"'),
+    ("SERIES(value, width => 1 MINUTE)", "syntax_error", "width", "it takes every, slot"),
+    ("SERIES(value, every => 1 MINUTE, every => 2 MINUTES)", "syntax_error", "every", None),
+    ("SERIES(every => 1 MINUTE, value)", "syntax_error", "value", "write SERIES("),
+    ("SERIES(place)", "type_mismatch", "place", None),
+    ("SERIES(value, every => 60)", "type_mismatch", "60", None),
+    ("SERIES(value, every => id)", "type_mismatch", "id", None),
+    ("SERIES(value, every => '1500 US')", "type_mismatch", "'1500 US'", None),
+    ("SERIES(value, every => 1 MINUTE, slot => MEDIAN)", "type_mismatch", "MEDIAN", None),
+    ("SERIES(value, every => 1 HOUR)", "invalid_window", "SERIES(value, every => 1 HOUR)", "make it 2h long"),
+    (
+        "SERIES(value, 1 MINUTE, every => 1 MINUTE)",
+        "invalid_window",
+        "SERIES(value, 1 MINUTE, every => 1 MINUTE)",
+        "2m",
+    ),
+    ("SERIES(DISTINCT value)", "not_supported", "value", None),
+    ("SERIES(value) OVER ()", "not_supported", "SERIES(value", "one stream"),
+    ("ANOMALIES(value, every => 1 MINUTE, history => 3 MINUTES)", "type_mismatch", "3 MINUTES", "from 20m"),
+    ("ANOMALIES(value, every => 1 SECOND, history => 30)", "type_mismatch", "30", "a duration"),
+    ("ANOMALIES(value, history => 30 SECONDS)", "type_mismatch", "30 SECONDS", "a whole number"),
+    ("ANOMALIES(value, history => 30, score => 0)", "type_mismatch", "0", "from 0.1 to 1000"),
+    ("ANOMALIES(value, history => 30, robust => 1)", "type_mismatch", "1", "true or false"),
+    ("ANOMALIES(value, history => 30, season => 2, spread => 2)", "type_mismatch", "2", None),
+    ("ANOMALIES(value, every => 1 SECOND, season => 1500 MS)", "invalid_window", "1500 MS", "multiple"),
+    ("ANOMALIES(value)", "invalid_window", "ANOMALIES(value)", "history => 500"),
+    ("ANOMALY(value, 5 MINUTES, every => 10 SECONDS, season => 2 MINUTES)", "invalid_window", None, "long, or longer"),
+    ("ANOMALY(value, history => 30, quiet => 3)", "syntax_error", "quiet", "it takes score"),
+    ("(ANOMALY(value, history => 30)).skore", "column_not_found", "skore", 'did you mean "score"'),
+    ("BASELINE(value, every => 1 MINUTE)", "syntax_error", None, "season"),
+    ("BASELINE(value, season => 5)", "syntax_error", None, '"every"'),
+    ("BASELINE(value, every => 1 SECOND, season => 1 HOUR)", "invalid_window", None, "1h1s long"),
+    ("PERIODS(value, top => 0)", "type_mismatch", "0", "from 1 to 1000"),
+    ("CHANGE_POINTS(value, shortest => 2.5)", "type_mismatch", "2.5", "a whole number"),
+    ("FORECAST(value)", "syntax_error", "FORECAST(value)", '"every"'),
+    ("FORECAST(value, every => 1 MINUTE, ahead => 2000)", "type_mismatch", "2000", "from 1 to 1000"),
+    ("FORECAST(value, every => 1 MINUTE, season => 5 MINUTES)", "invalid_window", None, "12m long"),
+    ("PERIODIC_PATTERNS(value, every => 1 SECOND)", "syntax_error", None, '"levels"'),
+    ("PERIODIC_PATTERNS(value, every => 1 SECOND, levels => ARRAY[2, 1])", "type_mismatch", None, "ascending"),
+    ("PERIODIC_PATTERNS(value, every => 1 SECOND, levels => ARRAY[id])", "type_mismatch", None, "constant"),
+    ("PERIODIC_PATTERNS(value, every => 1 SECOND, levels => 3)", "type_mismatch", "3", "an ARRAY of 1 to 100 numbers"),
+    ("UNNEST(place)", "not_supported", "UNNEST(place)", "UNNEST(ANOMALIES("),
+    ("UNNEST(ANOMALY(value, history => 30))", "type_mismatch", None, "(call).field"),
+    ("UNNEST(SERIES(value)), UNNEST(SERIES(value, every => 1 MINUTE))", "not_supported", None, "a query for each"),
+    ("VECTOR_SUM(value)", "type_mismatch", "value", None),
+    ("VECTOR_SUM(ARRAY[place])", "type_mismatch", "place", None),
+    ("VECTOR_SUM(ARRAY[value], every => 1 MINUTE)", "syntax_error", "every", "no named arguments"),
+]
+
+
+def caret(failure: PenstockError) -> str:
+    """What of the text the caret is under."""
+    lines = failure.render().splitlines()
+    place = next(i for i, line in enumerate(lines) if set(line.strip()) == {"|", "^", " "})
+    return "".join(t for t, c in zip(lines[place - 1], lines[place], strict=False) if c == "^")
+
+
+@pytest.fixture
+def pipe(pipes: Callable[..., Pipe]) -> Pipe:
+    pipe = pipes()
+    pipe.probes()
+    return pipe
+
+
+@pytest.mark.parametrize(("call", "condition", "at", "hint"), REFUSED)
+def test_a_bad_call_is_refused_with_a_caret_and_harms_nothing(
+    pipe: Pipe, call: str, condition: str, at: str | None, hint: str | None
+) -> None:
+    for text in (
+        f"CREATE QUERY q AS SELECT {call} AS a FROM probes {WINDOW}",
+        f"SELECT {call} AS a FROM probes {WINDOW}",
+    ):
+        with pytest.raises(PenstockError) as failed:
+            pipe.db.execute(text)
+        assert failed.value.condition == condition, failed.value.render()
+        assert at is None or caret(failed.value) == at, failed.value.render()
+        assert hint is None or hint in failed.value.render()
+    assert "q" not in pipe.db.catalog.state.queries
+
+
+@pytest.mark.parametrize(
+    ("clauses", "condition"),
+    [
+        ("GROUP BY LATCH", "not_supported"),
+        ("GROUP BY TUMBLE(90 SECONDS)", "invalid_window"),
+        ("GROUP BY SLIDE(2 MINUTES, 30 SECONDS)", "invalid_window"),
+        ("BEGIN (LAST 100 ROWS)", "invalid_window"),
+    ],
+)
+def test_slots_that_do_not_fit_the_window_are_refused(pipe: Pipe, clauses: str, condition: str) -> None:
+    with pytest.raises(PenstockError) as failed:
+        pipe.db.execute(f"CREATE QUERY q AS SELECT SERIES(value, every => 1 MINUTE) AS a FROM probes {clauses}")
+    assert (failed.value.condition, caret(failed.value)) == (condition, "SERIES(value, every => 1 MINUTE)")
+
+
+def test_a_join_a_rollup_and_arithmetic_of_spark_are_refused_with_the_reason(pipe: Pipe) -> None:
+    pipe.db.execute("CREATE TABLE names (place TEXT PRIMARY KEY, label TEXT)")
+    pipe.db.execute(
+        "CREATE TABLE short (id INT PRIMARY KEY, r STREAM (x DOUBLE, counts ARRAY<INT>)) WITH (retention = '1 DAY')"
+    )
+    for text in (
+        f"CREATE QUERY q AS SELECT SERIES(p.value) AS a FROM probes p, names n WHERE p.place = n.place {WINDOW}",
+        f"CREATE QUERY q AS SELECT RANK() OVER (ORDER BY COUNT(*)) AS r, SERIES(value) AS a FROM probes {WINDOW}",
+        f"CREATE QUERY q AS SELECT (SERIES(value))[1] AS a FROM probes {WINDOW}",
+        "CREATE ROLLUP r ON short AS SELECT SERIES(x, every => 1 MINUTE) EVERY 1 MINUTE KEEP 10 DAYS",
+        "CREATE ROLLUP r ON short AS SELECT VECTOR_SUM(counts) EVERY 1 MINUTE KEEP 10 DAYS",
+    ):
+        with pytest.raises(PenstockError) as failed:
+            pipe.db.execute(text)
+        assert failed.value.condition == "not_supported", failed.value.render()
+        assert failed.value.line == 1 and failed.value.hint
+
+
+def test_explain_names_the_series_and_the_arguments(pipe: Pipe) -> None:
+    pipe.db.execute(
+        "CREATE QUERY q AS SELECT place, SERIES(value, every => 1 MINUTE, slot => MAX) AS a, SERIES(value) AS b"
+        f" FROM probes GROUP BY place {WINDOW}"
+    )
+    lines = pipe.db.execute("EXPLAIN q").table.column("plan").to_pylist()
+    assert "  aggregates: series(value, every 1m, slot max), series(value)" in lines
+    assert "  series: MAX(value) every 1m, whole slots" in lines
+    assert "  series: value, each reading" in lines
+
+
+def test_a_query_keeps_its_arguments_across_a_restart(pipe: Pipe) -> None:
+    pipe.db.execute(f"CREATE QUERY q AS SELECT SERIES(value, every => 1 SECOND, slot => SUM) AS a FROM probes {WINDOW}")
+    pipe.push(1.0, 2.0)
+    pipe.clock.advance(1_500_000)
+    pipe.push(5.0)
+    pipe.engine.drain()
+    before = pipe.answer("q", "a")
+    pipe.restart()
+    pipe.engine.drain()
+    assert [each["value"] for each in before[0]] == [3.0] and pipe.answer("q", "a") == before
+
+
+def test_series_beyond_the_limit_are_an_error_of_their_answer_only(pipes: Callable[..., Pipe]) -> None:
+    pipe = pipes(series_slots_max=100)
+    pipe.probes()
+    pipe.db.execute(f"CREATE QUERY fine AS SELECT SERIES(value, every => 10 MS) AS a FROM probes {WINDOW}")
+    pipe.db.execute(f"CREATE QUERY single AS SELECT SERIES(value) AS a FROM probes {WINDOW}")
+    pipe.db.execute(f"CREATE QUERY coarse AS SELECT SERIES(value, every => 1 MINUTE) AS a FROM probes {WINDOW}")
+    pipe.push(1.0)
+    pipe.clock.advance(120_000_000)
+    pipe.push(*[2.0] * 120)
+    pipe.engine.drain()
+    for name in ("fine", "single"):
+        with pytest.raises(PenstockError) as failed:
+            pipe.answer(name, "a")
+        assert failed.value.condition == "over_budget" and "series_slots_max" in failed.value.render()
+    assert next(each["value"] for each in pipe.answer("coarse", "a")[0]) == 1.0
+
+
+def test_vectors_of_different_lengths_are_an_error_of_their_answer_only(pipes: Callable[..., Pipe]) -> None:
+    pipe = pipes()
+    pipe.db.execute("CREATE TABLE boxes (id INT PRIMARY KEY, burst STREAM (counts ARRAY<INT>))")
+    pipe.db.execute("INSERT INTO boxes VALUES (1, NULL), (2, NULL)")
+    pipe.db.execute(f"CREATE QUERY each AS SELECT id, VECTOR_SUM(counts) AS s FROM boxes GROUP BY id {WINDOW}")
+    pipe.db.execute(f"CREATE QUERY all_of_them AS SELECT VECTOR_SUM(counts) AS s FROM boxes {WINDOW}")
+    pipe.db.push("boxes", [{"id": 1, "counts": [1, 2]}, {"id": 2, "counts": []}, {"id": 1, "counts": [3, 4]}])
+    pipe.engine.drain()
+    assert pipe.answer("each", "s") == [[4, 6], []]
+    with pytest.raises(PenstockError) as failed:
+        pipe.answer("all_of_them", "s")
+    assert failed.value.condition == "invalid_value"
+
+
+def test_an_answer_with_series_travels_as_arrow(pipe: Pipe) -> None:
+    pipe.db.execute(f"CREATE QUERY q AS SELECT SERIES(value) AS a FROM probes {WINDOW}")
+    pipe.push(1.0, 2.0)
+    pipe.engine.drain()
+    table = pipe.db.standing.invoke("q").table
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    assert pa.ipc.open_stream(sink.getvalue()).read_all() == table
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_every_function_of_the_table_has_a_result_and_is_listed(pipe: Pipe, name: str) -> None:
+    function = FUNCTIONS[name]
+    assert function.sentence.endswith(".") and function.example.startswith(name.upper() + "(")
+    assert len({p.name for p in function.parameters}) == len(function.parameters)
+    assert (function.find is None) == (function.takes == "vectors")
+    listed = pipe.db.system.table("penstock.functions").column("name").to_pylist()
+    assert name in listed

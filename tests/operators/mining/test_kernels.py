@@ -1,0 +1,242 @@
+"""The kernels of mining functions against plain loops, on random series with gaps, ties and constants."""
+
+from __future__ import annotations
+
+import math
+import random
+from itertools import pairwise
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.errors import PenstockError
+from penstock.operators.mining.registry import FUNCTIONS
+from penstock.operators.mining.series import Series
+from penstock.types import DOUBLE, TIMESTAMP
+from tests.operators.mining.story import same
+from tests.oracle import mining
+
+EVERY = 1_000_000
+
+
+@st.composite
+def random_series(draw: st.DrawFn) -> mining.Elements:
+    """Elements whose first is a reading, perhaps behind slots without one."""
+    chance = random.Random(draw(st.integers(0, 2**32)))
+    kind = draw(st.sampled_from(["noise", "ties", "constant", "season", "spiky"]))
+    count, gaps, before = draw(st.integers(0, 160)), draw(st.sampled_from([0.0, 0.1, 0.6])), draw(st.integers(0, 90))
+    values: list[float | None] = []
+    for i in range(count):
+        value = {
+            "noise": chance.gauss(20, 3),
+            "ties": float(chance.randint(0, 3)),
+            "constant": 5.0,
+            "season": 10 * math.sin(i / 7 * 2 * math.pi) + chance.gauss(0, 0.5),
+            "spiky": chance.gauss(0, 1) + 30 * (chance.random() < 0.05),
+        }[kind]
+        values.append(None if i and chance.random() < gaps else value)
+    begin = 1_763_190_000 * EVERY
+    times = [begin + (before + i) * EVERY for i in range(count)]
+    return mining.Elements(times, values, begin, EVERY)
+
+
+def as_series(elements: mining.Elements) -> Series:
+    values = np.array([math.nan if v is None else v for v in elements.values], np.float64)
+    times = np.array(elements.times, np.int64)
+    before = (elements.times[0] - elements.begin) // EVERY if elements.times and elements.every else 0
+    return Series(times, values, before, elements.every)
+
+
+def found(name: str, elements: mining.Elements, options: dict[str, Any]) -> list[tuple[Any, ...]]:
+    function = FUNCTIONS[name]
+    assert function.find is not None
+    given_options = {p.name: p.default for p in function.parameters} | options
+    columns = function.find(as_series(elements), given_options)
+    assert len({len(column) for column in columns}) == 1
+    return list(zip(*(column.tolist() for column in columns), strict=True))
+
+
+SCORINGS = st.builds(
+    mining.Scoring,
+    history=st.sampled_from([20, 25, 60]),
+    score=st.sampled_from([0.5, 2.0, 4.0]),
+    season=st.sampled_from([None, 3, 7]),
+    seasons=st.integers(1, 4),
+    spread=st.integers(0, 2),
+    smooth=st.sampled_from([1, 1, 3]),
+    quiet=st.sampled_from([0, 0, 5]),
+    robust=st.booleans(),
+)
+
+
+def options_of(asked: mining.Scoring) -> dict[str, Any]:
+    return {name: getattr(asked, name) for name in asked.__dataclass_fields__}
+
+
+def as_line(elements: mining.Elements, line: tuple[int, dict[str, Any]]) -> list[Any]:
+    return [elements.times[line[0]], *line[1].values()]
+
+
+@given(random_series(), SCORINGS)
+def test_anomalies_are_those_of_the_definition(elements: mining.Elements, asked: mining.Scoring) -> None:
+    truth = [as_line(elements, line) for line in mining.anomalies(elements, asked)]
+    assert same([list(line) for line in found("anomalies", elements, options_of(asked))], truth)
+
+
+@given(random_series(), SCORINGS)
+def test_the_newest_score_is_that_of_the_definition(elements: mining.Elements, asked: mining.Scoring) -> None:
+    line = mining.anomaly(elements, asked)
+    truth = [] if line is None else [as_line(elements, line)]
+    assert same([list(each) for each in found("anomaly", elements, options_of(asked))], truth)
+
+
+@given(random_series(), SCORINGS, st.integers(0, 60), st.integers(0, 60))
+def test_a_score_never_changes_with_later_elements_or_where_the_window_begins(
+    elements: mining.Elements, asked: mining.Scoring, later: int, earlier: int
+) -> None:
+    """What both windows return of the elements that both can score is the same."""
+    count = max(0, len(elements.times) - later)
+    shorter = mining.Elements(elements.times[:count], elements.values[:count], elements.begin, EVERY)
+    every = {line[0]: line for line in found("anomalies", elements, options_of(asked))}
+    assert found("anomalies", shorter, options_of(asked)) == [every[at] for at in every if at in set(shorter.times)]
+    longer = mining.Elements(elements.times, elements.values, elements.begin - earlier * EVERY, EVERY)
+    more = {line[0]: line for line in found("anomalies", longer, options_of(asked))}
+    assert set(every) <= set(more) and all(more[at] == line for at, line in every.items())
+
+
+@given(random_series(), st.integers(2, 12), st.sampled_from([0.0, 0.5, 0.9, 1.0]))
+def test_a_baseline_is_that_of_the_definition(elements: mining.Elements, season: int, level: float) -> None:
+    truth = [list(line.values()) for line in mining.baseline(elements, season, level)]
+    assert same([list(line) for line in found("baseline", elements, {"season": season, "level": level})], truth)
+
+
+@pytest.mark.parametrize("name", [name for name, function in FUNCTIONS.items() if function.find is not None])
+def test_no_elements_give_an_empty_result(name: str) -> None:
+    nothing = mining.Elements([], [], 0, EVERY)
+    options = {p.name: p.default if p.default is not None else 20 for p in FUNCTIONS[name].own} | {"levels": (1.0,)}
+    assert found(name, nothing, options) == []
+
+
+@given(random_series(), st.integers(2, 4), st.booleans(), st.sampled_from([0.1, 0.3, 0.6]))
+def test_periods_are_those_of_the_definition(
+    elements: mining.Elements, repeats: int, detrend: bool, strength: float
+) -> None:
+    options = {"strength": strength, "repeats": repeats, "top": 5, "detrend": detrend}
+    truth = [list(line.values()) for line in mining.periods(elements, **options)]  # type: ignore[arg-type]
+    lines = [[None if v != v else v for v in line] for line in found("periods", elements, options)]
+    assert same(lines, truth)
+
+
+@given(random_series(), st.sampled_from([0.5, 1.0, 3.0]), st.sampled_from([2, 5, 10]))
+def test_change_points_are_those_of_the_best_partition(
+    elements: mining.Elements, penalty: float, shortest: int
+) -> None:
+    lines = found("change_points", elements, {"penalty": penalty, "shortest": shortest})
+    present = [(t, v) for t, v in zip(elements.times, elements.values, strict=True) if v is not None]
+    times, values = [t for t, _ in present], [v for _, v in present]
+    noise = mining.noise_of(values) if len(values) >= 2 * shortest else 0.0
+    if noise == 0:
+        assert lines == []
+        return
+    unit = noise * math.log(len(values))
+    edges = [0, *(times.index(line[0]) for line in lines), len(values)]
+    parts = [values[low:high] for low, high in pairwise(edges)]
+    assert all(len(part) >= shortest for part in parts)
+    cost = sum(mining.deviations(part) for part in parts) + len(lines) * penalty * unit
+    best, fewest = mining.best_partition(values, penalty * unit, shortest)
+    assert cost <= best + 1e-7 * max(best, penalty * unit) and len(lines) <= fewest
+    for line, (left, right) in zip(lines, pairwise(parts), strict=True):
+        saved = mining.deviations(left + right) - mining.deviations(left) - mining.deviations(right)
+        truth = [math.fsum(left) / len(left), math.fsum(right) / len(right), saved / unit]
+        assert same([round(each, 6) for each in line[1:]], [round(each, 6) for each in truth])
+
+
+@given(random_series(), st.sampled_from([None, 3, 7]), st.integers(1, 20), st.sampled_from([0.5, 0.95]))
+def test_a_forecast_is_that_of_the_definition(
+    elements: mining.Elements, season: int | None, ahead: int, level: float
+) -> None:
+    z = NormalDist().inv_cdf((1 + level) / 2)
+    truth = mining.forecast(elements, ahead, season, z)
+    lines = found("forecast", elements, {"season": season, "ahead": ahead, "level": level})
+    assert same([list(line) for line in lines], truth)
+
+
+@given(
+    random_series(), st.integers(12, 20), st.integers(0, 5), st.sampled_from([0.3, 0.6, 0.8, 1.0]), st.integers(1, 3)
+)
+def test_periodic_patterns_are_what_choices_of_periods_have_in_common(
+    elements: mining.Elements, period: int, phase: int, confidence: float, letters: int
+) -> None:
+    levels = [0.0, 5.0, 20.0]
+    truth = mining.periodic_patterns(elements, period, levels, phase, confidence, letters)
+    options = {"period": period, "levels": tuple(levels), "phase": phase, "confidence": confidence, "letters": letters}
+    lines = found("periodic_patterns", elements, {**options, "top": 1000})
+    assert same([list(line) for line in lines], [list(line.values()) for line in truth[:1000]])
+
+
+def test_too_many_patterns_are_an_error() -> None:
+    chance = random.Random(3)
+    values = [float(chance.randint(0, 1)) for _ in range(20 * 60)]
+    elements = mining.Elements([i * EVERY for i in range(len(values))], values, 0, EVERY)
+    with pytest.raises(PenstockError, match="too many patterns"):
+        found("periodic_patterns", elements, {"period": 60, "levels": (1.0,), "confidence": 0.05})
+
+
+def test_a_planted_step_a_planted_period_and_a_repeating_season_are_found() -> None:
+    chance = np.random.default_rng(4)
+    step = [*chance.normal(10, 1, 60), *chance.normal(15, 1, 60)]
+    wave = [10 * math.sin(i / 12 * 2 * math.pi) + chance.normal(0, 1) for i in range(240)]
+    times = [i * EVERY for i in range(240)]
+    ((at, before, after, gain),) = found("change_points", mining.Elements(times[:120], step, 0, EVERY), {})
+    assert at == 60 * EVERY and abs(before - 10) < 0.5 and abs(after - 15) < 0.5 and gain > 3
+    first, *_ = found("periods", mining.Elements(times, wave, 0, EVERY), {})
+    assert first[0] == 12 and abs(first[1] - 12) < 0.2 and first[2] > 0.9
+    ahead = found("forecast", mining.Elements(times, wave, 0, EVERY), {"season": 12, "ahead": 24, "level": 0.99})
+    for place, (at, value, lower, upper) in enumerate(ahead):
+        truth = 10 * math.sin((240 + place) / 12 * 2 * math.pi)
+        assert at == (240 + place) * EVERY and lower < truth < upper and abs(value - truth) < 2
+
+
+USUAL: dict[str, dict[str, Any]] = {
+    "anomalies": {"history": 20, "season": 6, "score": 2.0},
+    "anomaly": {"history": 20, "season": 6},
+    "baseline": {"season": 6},
+    "periodic_patterns": {"period": 6, "levels": (0.0, 10.0)},
+    "change_points": {"penalty": 1.0},
+    "forecast": {"season": 6, "ahead": 8},
+}
+OF_SERIES = [name for name, function in FUNCTIONS.items() if function.find is not None]
+
+
+@pytest.mark.parametrize("name", OF_SERIES)
+@given(random_series(), st.integers(-1000, 1000))
+def test_moving_a_series_by_whole_seasons_moves_times_and_nothing_else(
+    name: str, elements: mining.Elements, seasons: int
+) -> None:
+    by = seasons * 6 * EVERY
+    moved = mining.Elements([t + by for t in elements.times], elements.values, elements.begin + by, EVERY)
+    times = FUNCTIONS[name].result_of(DOUBLE).element or FUNCTIONS[name].result_of(DOUBLE)
+    is_time = [field.type == TIMESTAMP for field in times.fields]
+    before, after = (found(name, each, USUAL.get(name, {})) for each in (elements, moved))
+    expected = [[v + by if t else v for v, t in zip(line, is_time, strict=True)] for line in before]
+    assert str([list(line) for line in after]) == str(expected)
+
+
+@given(random_series(), st.sampled_from([0.25, 2.0, 1024.0]), st.sampled_from([0.0, 64.0]))
+def test_another_unit_leaves_scores_and_periods_alone(elements: mining.Elements, scale: float, offset: float) -> None:
+    """Values in steps of 1/256: the other unit has them exactly."""
+    exact = [None if v is None else round(v * 256) / 256 for v in elements.values]
+    other = [None if v is None else v * scale + offset for v in exact]
+    ours, theirs = (mining.Elements(elements.times, v, elements.begin, EVERY) for v in (exact, other))
+    for name, places in (("anomalies", (0, 5)), ("anomaly", (0, 5)), ("periods", (0, 1, 2)), ("change_points", (0,))):
+        one, two = (
+            [[line[p] for p in places] for line in found(name, each, USUAL.get(name, {}))] for each in (ours, theirs)
+        )
+        assert [line[0] for line in one] == [line[0] for line in two], name
+        assert all(
+            abs(a - b) < 1e-6 * max(1, abs(a)) for x, y in zip(one, two, strict=True) for a, b in zip(x, y, strict=True)
+        )

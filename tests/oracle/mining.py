@@ -1,0 +1,397 @@
+"""Definitions of the mining functions as plain loops over all rows; nothing of the product is used here."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+
+Value = float | None
+
+
+@dataclass(frozen=True)
+class Row:
+    """A reading: its time, its place in the log, its group and its value."""
+
+    ts: int
+    position: int
+    group: str
+    value: Value
+
+
+@dataclass(frozen=True)
+class Elements:
+    """A series: times and values. `begin` is the first slot of the window, however far before the first reading."""
+
+    times: list[int]
+    values: list[Value]
+    begin: int
+    every: int
+
+
+def is_reading(value: Value) -> bool:
+    return value is not None and math.isfinite(value)
+
+
+def slot_of(row: Row, every: int) -> int:
+    return row.ts // every * every
+
+
+def whole_slots(rows: list[Row], low: int, until: int, every: int) -> list[Row]:
+    """The rows of slots that lie inside a window as a whole."""
+    return [row for row in rows if low <= slot_of(row, every) and slot_of(row, every) + every - 1 <= until]
+
+
+def slot_value(rows: list[Row], how: str) -> Value:
+    values = [row.value for row in rows if row.value is not None and is_reading(row.value)]
+    if how == "COUNT":
+        return float(len(values))
+    if not values:
+        return None
+    if how == "LAST":
+        return max((row for row in rows if is_reading(row.value)), key=lambda row: (row.ts, row.position)).value
+    if how in ("MIN", "MAX"):
+        return (min if how == "MIN" else max)(values)
+    return math.fsum(values) / (len(values) if how == "MEAN" else 1)
+
+
+def slots(rows: list[Row], low: int, until: int, every: int, how: str = "MEAN") -> Elements:
+    """The series of one group's rows inside [low, until], by slots."""
+    inside = whole_slots(rows, low, until, every)
+    readings = [row for row in inside if is_reading(row.value)]
+    begin = -(-low // every) * every
+    if not readings:
+        return Elements([], [], begin, every)
+    first, last = min(slot_of(row, every) for row in readings), (until + 1) // every * every - every
+    times = list(range(first, last + 1, every))
+    values = [slot_value([row for row in inside if slot_of(row, every) == at], how) for at in times]
+    return Elements(times, values, begin, every)
+
+
+def readings(rows: list[Row], low: int, until: int) -> Elements:
+    """The same with each reading as an element."""
+    found = [row for row in rows if low <= row.ts <= until and is_reading(row.value)]
+    found.sort(key=lambda row: (row.ts, row.position))
+    return Elements([row.ts for row in found], [row.value for row in found], 0, 0)
+
+
+def vector_sum(rows: list[list[float | None] | None], mean: bool) -> list[float] | None:
+    known = [row for row in rows if row is not None]
+    if not known:
+        return None
+    sums = [math.fsum(row[place] or 0 for row in known) for place in range(len(known[0]))]
+    return [each / len(known) for each in sums] if mean else sums
+
+
+def percentile(values: list[float], fraction: float) -> float:
+    ordered = sorted(values)
+    place = (len(ordered) - 1) * fraction
+    low, high = math.floor(place), math.ceil(place)
+    if ordered[low] == ordered[high]:
+        return ordered[low]
+    return (high - place) * ordered[low] + (place - low) * ordered[high]
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """The arguments of ANOMALIES, lengths of time as numbers of elements."""
+
+    history: int
+    score: float = 4.0
+    season: int | None = None
+    seasons: int = 4
+    spread: int = 1
+    smooth: int = 1
+    quiet: int = 0
+    robust: bool = True
+
+    @property
+    def reach(self) -> int:
+        season = 0 if self.season is None else self.seasons * self.season + self.spread
+        return self.history + self.smooth - 1 + season
+
+
+def smoothed(series: Elements, i: int, asked: Scoring) -> Value:
+    values = [series.values[k] for k in range(i - asked.smooth + 1, i + 1) if 0 <= k < len(series.values)]
+    present = [value for value in values if value is not None]
+    return sum(present) / len(present) if present else None
+
+
+def rest(series: Elements, i: int, asked: Scoring) -> Value:
+    own = smoothed(series, i, asked)
+    if own is None or asked.season is None:
+        return own
+    about = [
+        smoothed(series, i - j * asked.season + r, asked)
+        for j in range(1, asked.seasons + 1)
+        for r in range(-asked.spread, asked.spread + 1)
+    ]
+    present = [value for value in about if value is not None]
+    return own - percentile(present, 0.5) if present else None
+
+
+def score(series: Elements, i: int, asked: Scoring) -> dict[str, Value] | None:
+    """The score of element i with what it is made from; None where it has none."""
+    first = -((series.times[0] - series.begin) // series.every) if series.every else 0  # the window's first element
+    if i - asked.reach < first:
+        return None
+    own = rest(series, i, asked)
+    history = [rest(series, k, asked) for k in range(i - asked.history, i)]
+    present = [value for value in history if value is not None]
+    if own is None or len(present) < max(20, asked.history / 20):
+        return None
+    if asked.robust:
+        centre = percentile(present, 0.5)
+        scale = (percentile(present, 0.75) - percentile(present, 0.25)) / 1.349
+        if scale == 0:
+            scale = (percentile(present, 0.95) - percentile(present, 0.05)) / 3.29
+    else:
+        centre = sum(present) / len(present)
+        scale = math.sqrt(sum((value - centre) ** 2 for value in present) / (len(present) - 1))
+    off = abs(own - centre)
+    found = min(round(off / scale, 9), 1000.0) if scale > 0 else 0.0 if off == 0 else 1000.0
+    value = smoothed(series, i, asked)
+    assert value is not None
+    expected = value - own + centre
+    width = asked.score * scale
+    return {"value": value, "expected": expected, "lower": expected - width, "upper": expected + width, "score": found}
+
+
+def anomalies(series: Elements, asked: Scoring) -> list[tuple[int, dict[str, Value]]]:
+    """The index and the score of each anomaly."""
+    found = []
+    for i in range(len(series.values)):
+        own = score(series, i, asked)
+        first = -((series.times[0] - series.begin) // series.every) if series.every else 0
+        if own is None or i - asked.quiet - asked.reach < first:
+            continue
+        before = [score(series, k, asked) for k in range(max(0, i - asked.quiet), i)]
+        is_high = [each is not None and each["score"] is not None and each["score"] >= asked.score for each in before]
+        if own["score"] is not None and own["score"] >= asked.score and not any(is_high):
+            found.append((i, own))
+    return found
+
+
+def anomaly(series: Elements, asked: Scoring) -> tuple[int, dict[str, Value]] | None:
+    last = len(series.values) - 1
+    own = score(series, last, asked) if last >= 0 else None
+    return None if own is None else (last, own)
+
+
+def baseline(series: Elements, season: int, level: float) -> list[dict[str, Value]]:
+    lines = []
+    for place in range(season):
+        values = [
+            value
+            for at, value in zip(series.times, series.values, strict=True)
+            if value is not None and at // series.every % season == place
+        ]
+        if values:
+            edges = [percentile(values, f) for f in (0.5, (1 - level) / 2, (1 + level) / 2)]
+            named = dict(zip(("expected", "lower", "upper"), edges, strict=True))
+            lines.append({"place": place, **named, "n": len(values)})
+    return lines
+
+
+def correlation_at(values: list[Value], rests: dict[int, float], lag: int) -> tuple[float | None, int]:
+    """The correlation of a series with itself, and over how many pairs."""
+    pairs = [(rests[i], rests[i + lag]) for i in rests if i + lag in rests]
+    ones, twos = sum(a * a for a, _ in pairs), sum(b * b for _, b in pairs)
+    if len(pairs) < max(20, (len(values) - lag) / 10) or ones == 0 or twos == 0:
+        return None, len(pairs)
+    return round(sum(a * b for a, b in pairs) / math.sqrt(ones * twos), 9), len(pairs)
+
+
+def prominence(heights: list[float], at: int) -> float:
+    lows = []
+    for step in (-1, 1):
+        low, k = heights[at], at + step
+        while 0 <= k < len(heights) and heights[k] <= heights[at]:
+            low, k = min(low, heights[k]), k + step
+        lows.append(low)
+    return round(heights[at] - max(lows), 9)
+
+
+def periods(
+    series: Elements, strength: float = 0.3, repeats: int = 3, top: int = 3, detrend: bool = True
+) -> list[dict[str, Value]]:
+    present = {i: value for i, value in enumerate(series.values) if value is not None}
+    if len(present) < 20:
+        return []
+    mean = math.fsum(present.values()) / len(present)
+    middle = math.fsum(present) / len(present)
+    slope = 0.0
+    if detrend:
+        slope = math.fsum((i - middle) * (v - mean) for i, v in present.items())
+        slope /= math.fsum((i - middle) ** 2 for i in present)
+    rests = {i: v - mean - slope * (i - middle) for i, v in present.items()}
+    if max(map(abs, rests.values())) <= 1e-9 * max(1.0, *map(abs, present.values())):
+        return []
+    last = len(series.values) // repeats
+    known = [correlation_at(series.values, rests, lag) for lag in range(min(last + 1, len(series.values) - 1) + 1)]
+    heights = [1.0, *(-1.0 if r is None else r for r, _ in known[1:])]
+    peaks = [
+        p
+        for p in range(2, len(heights) - 1)
+        if heights[p] >= strength
+        and heights[p] > heights[p - 1]
+        and heights[p] >= heights[p + 1]
+        and prominence(heights, p) >= max(0.05, 3 / math.sqrt(known[p][1]))
+    ]
+    found: dict[int, float] = {}
+    chained: list[int] = []
+    for peak in peaks:
+        if peak in chained:
+            continue
+        chain, q, m = [peak], float(peak), 2
+        while True:
+            nearest = sorted(peaks, key=lambda lag: (abs(lag - m * q), lag))[0]
+            if abs(nearest - m * q) > max(1.0, q / 8) or nearest <= chain[-1]:
+                break
+            chain.append(nearest)
+            q = nearest / m
+            m += 1
+        chained += chain
+        found.setdefault(peak, q)
+        for k in range(1, len(chain)):
+            about = [chain[k - 1]] + ([chain[k + 1]] if k + 1 < len(chain) else [])
+            if all(heights[chain[k]] >= heights[lag] + 0.05 for lag in about):
+                found.setdefault(chain[k], float(chain[k]))
+    lags = sorted(found, key=lambda lag: (-heights[lag], lag))[:top]
+    return [
+        {
+            "lag": lag,
+            "seconds": found[lag] * series.every / 1e6 if series.every else None,
+            "strength": heights[lag],
+            "confidence": None,
+        }
+        for lag in lags
+    ]
+
+
+def noise_of(values: list[float]) -> float:
+    ones = [b - a for a, b in pairwise(values)]
+    twos = [b - a for a, b in zip(values, values[2:], strict=False)]
+    if not twos:
+        return 0.0
+    spreads = []
+    for differences in (ones, twos):
+        middle = percentile(differences, 0.5)
+        spreads.append((1.4826 * percentile([abs(d - middle) for d in differences], 0.5)) ** 2)
+    one, two = spreads
+    if one == 0:
+        one, two = (sum(d * d for d in differences) / len(differences) for differences in (ones, twos))
+    if one == 0:
+        return 0.0
+    rho = min(max(two / one - 1, 0.0), 0.95)
+    return one / 2 * (1 + rho) / (1 - rho) ** 2
+
+
+def deviations(values: list[float]) -> float:
+    mean = math.fsum(values) / len(values)
+    return math.fsum((value - mean) ** 2 for value in values)
+
+
+def best_partition(values: list[float], penalty: float, shortest: int) -> tuple[float, int]:
+    """The least cost of all partitions, and the least number of points among those that have it; penalty in absolute terms."""
+    best: list[tuple[float, int] | None] = [(0.0, 0)] + [None] * len(values)
+    for end in range(shortest, len(values) + 1):
+        for start in range(end - shortest + 1):
+            before = best[start]
+            if before is None:
+                continue
+            extra = 1 if start else 0
+            own = (before[0] + deviations(values[start:end]) + extra * penalty, before[1] + extra)
+            known = best[end]
+            near = known is not None and abs(own[0] - known[0]) <= 1e-9 * max(own[0], penalty)
+            if known is None or (near and own[1] < known[1]) or (not near and own[0] < known[0]):
+                best[end] = own
+    found = best[-1]
+    assert found is not None
+    return found
+
+
+def forecast(series: Elements, ahead: int, season: int | None, z: float) -> list[list[float]]:
+    """Time, value, lower and upper of the next elements."""
+    y, first = series.values, 10 if season is None else 2 * season
+    if len(y) <= first or all(value is None for value in y[first:]):
+        return []
+    phi, best = 0.98, None
+    for alpha in (0.02, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8):
+        for beta in (0.0, 0.02, 0.1):
+            for gamma in (0.02, 0.1, 0.3) if season is not None else (0.02,):
+                level, trend, places = _beginning(y, season)
+                errors = []
+                for i, value in enumerate(y):
+                    place = i % season if season is not None else 0
+                    e = 0.0 if value is None else value - (level + phi * trend + places[place])
+                    if value is not None and i >= first:
+                        errors.append(abs(e))
+                    level, trend = level + phi * trend + alpha * e, phi * trend + alpha * beta * e
+                    if season is not None:
+                        places[place] += gamma * (1 - alpha) * e
+                mean = sum(errors) / len(errors)
+                if best is None or mean < best[0] * (1 - 1e-9):
+                    best = (mean, level, trend, places, alpha, beta, gamma)
+    assert best is not None
+    mean, level, trend, places, alpha, beta, gamma = best
+    lines, variance = [], 1.0
+    for h in range(1, ahead + 1):
+        value = level + trend * sum(phi**k for k in range(1, h + 1))
+        if season is not None:
+            value += places[(len(y) - 1 + h) % season]
+        width = z * 1.2533 * mean * math.sqrt(variance)
+        lines.append([series.times[-1] + h * series.every, value, value - width, value + width])
+        step = alpha * (1 + beta * sum(phi**k for k in range(1, h + 1)))
+        if season is not None and h % season == 0:
+            step += gamma * (1 - alpha)
+        variance += step**2
+    return lines
+
+
+def _beginning(y: list[Value], season: int | None) -> tuple[float, float, list[float]]:
+    if season is None:
+        assert y[0] is not None
+        return y[0], 0.0, [0.0]
+    halves = [y[:season], y[season : 2 * season]]
+    means = []
+    for half in halves:
+        present = [value for value in half if value is not None]
+        means.append(sum(present) / len(present) if present else 0.0)
+    places = []
+    for k in range(season):
+        off = [half[k] - mean for half, mean in zip(halves, means, strict=True) if half[k] is not None]  # type: ignore[operator]
+        places.append(sum(off) / len(off) if off else 0.0)
+    return means[0], 0.0, places
+
+
+def periodic_patterns(
+    series: Elements, period: int, levels: list[float], phase: int = 0, confidence: float = 0.8, letters: int = 1
+) -> list[dict[str, object]]:
+    """All closed patterns: what any choice of periods has in common is one."""
+    segments: dict[int, set[tuple[int, int]]] = {}
+    end = (series.times[-1] + series.every) // series.every - phase if series.times else 0
+    for at, value in zip(series.times, series.values, strict=True):
+        number = at // series.every - phase
+        first = number // period * period
+        if value is not None and first >= series.begin // series.every - phase and first + period <= end:
+            segments.setdefault(first, set()).add((number - first, sum(level <= value for level in levels)))
+    found: dict[tuple[tuple[int, int], ...], int] = {}
+    own = list(segments.values())
+    for chosen in range(1, 2 ** len(own)):
+        common = set.intersection(*(own[k] for k in range(len(own)) if chosen >> k & 1))
+        true = sum(common <= each for each in own)
+        if common and round(true / len(own), 9) >= confidence and len(common) >= letters:
+            found[tuple(sorted(common))] = true
+    if len(own) < 3:
+        return []
+    ordered = sorted(found.items(), key=lambda each: (-len(each[0]), -each[1], each[0]))
+    return [
+        {
+            "items": [{"place": place, "value": str(symbol)} for place, symbol in pattern],
+            "count": true,
+            "segments": len(own),
+            "confidence": true / len(own),
+        }
+        for pattern, true in ordered
+    ]

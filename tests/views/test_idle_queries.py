@@ -1,0 +1,152 @@
+"""Selections that no client uses sleep, wake when they are used, and answer the same in between."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock.answers.subscription import Subscription
+from penstock.clock import SECOND
+from tests.support.pipe import Pipe
+
+HOT = "SELECT id, value FROM probes WHERE value > {} BEGIN (NOW - 1 HOUR) END (NOW)"
+
+
+@pytest.fixture
+def sleepy(tmp_path: Path) -> Iterator[Pipe]:
+    pipe = Pipe(tmp_path / "data", sleep_after_s=60)
+    pipe.probes()
+    pipe.db.execute(f"CREATE QUERY hot AS {HOT.format(5)}; CREATE QUERY cold AS {HOT.format(2)}")
+    pipe.push(3.0, 7.0)
+    pipe.engine.drain()
+    yield pipe
+    pipe.db.stop()
+
+
+def rest(pipe: Pipe, seconds: float = 61) -> None:
+    """Time passes in which no client asks; then the server looks."""
+    pipe.db.idle_queries.look()
+    pipe.clock.advance(round(seconds * SECOND))
+    pipe.push(1.0)
+    pipe.engine.drain()
+    pipe.db.idle_queries.look()
+    pipe.engine.drain()
+
+
+def sleeping(pipe: Pipe) -> set[str]:
+    return {name for name, query in pipe.db.catalog.state.queries.items() if query.sleeping}
+
+
+def test_a_query_that_no_client_uses_sleeps_and_answers_the_same(sleepy: Pipe) -> None:
+    rest(sleepy)
+    assert sleeping(sleepy) == {"hot", "cold"}
+    assert sleepy.engine.commits.last is not None and sleepy.engine.commits.last.end.run_plan == 1
+    matched = sleepy.db.standing.store.matched(sleepy.db.catalog.state.queries["hot"].id)
+    sleepy.push(9.0, 4.0)
+    sleepy.engine.drain()
+    assert sleepy.db.standing.store.matched(sleepy.db.catalog.state.queries["hot"].id) == matched  # no cycle met it
+    assert sleepy.answer("hot") == [7.0, 9.0] and sleepy.answer("cold") == [3.0, 7.0, 9.0, 4.0]
+
+
+def test_the_first_use_wakes_a_query(sleepy: Pipe) -> None:
+    rest(sleepy)
+    assert sleepy.answer("hot") == [7.0]
+    sleepy.db.idle_queries.look()
+    assert sleeping(sleepy) == {"cold"}
+    sleepy.push(8.0)
+    sleepy.engine.drain()
+    assert sleepy.answer("hot") == [7.0, 8.0] and sleepy.db.standing.strategy_of(1) == "partial"
+
+
+def test_a_restart_and_a_new_window_find_it_asleep(sleepy: Pipe) -> None:
+    rest(sleepy)
+    sleepy.push(9.0)
+    sleepy.engine.drain()
+    sleepy.restart()
+    assert sleeping(sleepy) == {"hot", "cold"}
+    assert sleepy.answer("hot") == [7.0, 9.0]
+    sleepy.db.execute("ALTER QUERY cold SET BEGIN (NOW - 2 HOURS)")
+    sleepy.engine.drain()
+    assert sleepy.answer("cold") == [3.0, 7.0, 9.0]
+    sleepy.db.catalog.write_snapshot()
+    sleepy.restart()
+    assert sleeping(sleepy) == {"hot", "cold"} and sleepy.db.catalog.state.run_plan == 1
+
+
+def test_explain_and_the_system_table_say_that_it_sleeps_and_why(sleepy: Pipe) -> None:
+    rest(sleepy)
+    text = "\n".join(sleepy.db.execute("EXPLAIN hot").table.column(0).to_pylist())
+    assert "answer kept: none, because it sleeps: no client has used it for a while" in text
+    facts = sleepy.db.query("hot")
+    assert facts["strategy"] == "none" and facts["sleeping"].startswith("it sleeps") and facts["state"] == "RUNNING"
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda pipe: pipe.db.subscribe("hot"),
+        lambda pipe: pipe.db.execute("CREATE QUERY reader AS SELECT COUNT(*) AS n FROM hot BEGIN (NOW - 1m) END (NOW)"),
+        lambda pipe: pipe.db.execute("ALTER QUERY hot SET STRATEGY partial"),
+        lambda pipe: pipe.db.execute("CREATE SINK s FOR hot TO files (folder = 'alarms')"),
+    ],
+    ids=["subscriber", "reader", "strategy", "sink"],
+)
+def test_a_query_in_use_does_not_sleep(sleepy: Pipe, use: Callable[[Pipe], object]) -> None:
+    kept = use(sleepy)
+    rest(sleepy)
+    rest(sleepy)
+    assert "hot" not in sleeping(sleepy) and "cold" in sleeping(sleepy)
+    if isinstance(kept, Subscription):
+        kept.close()
+        rest(sleepy)
+        assert sleeping(sleepy) == {"hot", "cold"}
+
+
+def test_other_queries_never_sleep(sleepy: Pipe) -> None:
+    for name, sql in {
+        "latched": "SELECT COUNT(*) AS n FROM probes GROUP BY LATCH",
+        "counted": "SELECT AVG(value) AS a FROM probes BEGIN (NOW - 1m) END (NOW)",
+        "last": "SELECT value FROM probes BEGIN (LAST 3 ROWS)",
+        "ever": "SELECT value FROM probes WHERE value > 100 BEGIN (START) END (NOW)",
+        "held": "SELECT value FROM probes WHERE value > 1 FOR 5 SECONDS BEGIN (NOW - 1m) END (NOW)",
+    }.items():
+        sleepy.db.execute(f"CREATE QUERY {name} AS {sql}")
+    sleepy.engine.drain()
+    rest(sleepy)
+    assert sleeping(sleepy) == {"hot", "cold"}
+
+
+def test_a_query_over_a_stream_without_readings_stays_awake(sleepy: Pipe) -> None:
+    sleepy.db.execute("CREATE TABLE silent (k INT PRIMARY KEY, r STREAM (v INT)) WITH (time = 'valid')")
+    sleepy.db.execute("CREATE QUERY none AS SELECT v FROM silent BEGIN (NOW - 1m) END (NOW)")
+    sleepy.engine.drain()
+    rest(sleepy)
+    assert sleeping(sleepy) == {"hot", "cold"}
+
+
+def test_a_window_with_too_many_rows_keeps_a_query_awake_and_wakes_it(tmp_path: Path) -> None:
+    pipe = Pipe(tmp_path / "data", sleep_after_s=60, answer_read_max_rows=10)
+    pipe.probes()
+    pipe.db.execute(f"CREATE QUERY hot AS {HOT.format(5)}")
+    pipe.engine.drain()
+    rest(pipe)
+    assert sleeping(pipe) == {"hot"}
+    pipe.push(*range(20))
+    pipe.engine.drain()
+    pipe.db.idle_queries.look()
+    assert sleeping(pipe) == set()
+    rest(pipe)
+    assert sleeping(pipe) == set()
+    pipe.db.stop()
+
+
+def test_rounds_look_at_all_queries_in_turn(sleepy: Pipe) -> None:
+    sleepy.db.idle_queries.look(1)
+    sleepy.clock.advance(61 * SECOND)
+    sleepy.push(1.0)
+    sleepy.engine.drain()
+    for _ in range(3):
+        sleepy.db.idle_queries.look(1)
+    assert sleeping(sleepy) == {"hot", "cold"}
