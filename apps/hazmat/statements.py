@@ -1,0 +1,97 @@
+"""What the application tells the server: detectors, actions, functions, and the queries from bursts to verdicts."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+
+from apps.hazmat.actions import ACTIONS, recommend
+from apps.hazmat.belt import SIDES
+from apps.hazmat.functions import BURST, PEAK, VERDICT
+from apps.hazmat.reading import suro
+from apps.hazmat.split import MATERIALS, TEST_BACKGROUND
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """How a site is set up: its background run, the weakest threat that matters, and how long a box may take."""
+
+    background: str
+    seed: int = 1
+    scenario: str = "belt"
+    period_s: int = 20
+    a_min: float = 8.0
+    max_s: float = 18.0
+
+
+def tables(site: Site) -> str:
+    return f"""
+CREATE STREAM TYPE IF NOT EXISTS gamma_detector AS (box TEXT, live_s DOUBLE, total INT, counts ARRAY<INT>)
+  USING python OPTIONS (class 'apps.hazmat.detector:Detector', scenario '{site.scenario}', seed '{site.seed}', period_s '{site.period_s}');
+
+CREATE TABLE IF NOT EXISTS detectors (
+  detector TEXT PRIMARY KEY, side TEXT, a0 DOUBLE, a1 DOUBLE, a2 DOUBLE, burst STREAM gamma_detector)
+  WITH (time = 'valid', idle = '5 SECONDS', retention = '1 DAY');
+
+CREATE TABLE IF NOT EXISTS actions (finding TEXT PRIMARY KEY, threat BOOLEAN, action TEXT);
+
+CREATE TABLE IF NOT EXISTS decisions (
+  box TEXT PRIMARY KEY, verdict TEXT, finding TEXT, confidence DOUBLE, after_s DOUBLE);
+"""
+
+
+def functions(site: Site) -> str:
+    quoted = repr(site.background)
+    return f"""
+CREATE OR REPLACE FUNCTION burst(counts ARRAY<INT>, live_s DOUBLE, at TIMESTAMP, a0 DOUBLE, a1 DOUBLE, a2 DOUBLE)
+  RETURNS {BURST} LANGUAGE python VECTORISED AS $$
+    from apps.hazmat.functions import make_bursts
+    return make_bursts(counts, live_s, at, (a0, a1, a2))
+$$;
+CREATE OR REPLACE FUNCTION judge(bursts ARRAY<{BURST}>, detectors INT) RETURNS {VERDICT} LANGUAGE python VECTORISED AS $$
+    from apps.hazmat.functions import judge as run
+    return run(bursts, detectors, {quoted}, {site.a_min:g}, {site.max_s:g})
+$$;
+CREATE OR REPLACE FUNCTION peaks(bins ARRAY<DOUBLE>) RETURNS {PEAK} LANGUAGE python VECTORISED AS $$
+    from apps.hazmat.functions import find_peaks
+    return find_peaks(bins)
+$$;
+"""
+
+
+QUERIES = {
+    "verdicts": """CREATE QUERY verdicts AS
+  SELECT v.box, v.since, v.last, v.d.verdict, v.d.finding, v.d.confidence, v.d.after_s, v.d.predicted_s, v.d.log_m, v.d.log_safe,
+         v.d.live_s, v.d.bins, a.action
+  FROM (SELECT box, MIN(ts) AS since, MAX(ts) AS last,
+               judge(ARRAY_AGG(burst(counts, live_s, ts, a0, a1, a2)), CAST(COUNT(DISTINCT detector) AS INT)) AS d
+        FROM detectors GROUP BY box BEGIN (NOW - 10 MINUTES) END (NOW)) v
+  LEFT JOIN actions a ON a.finding = v.d.finding;""",
+    "sides": """CREATE QUERY sides AS
+  SELECT l.box, AVG(l.total) AS left_counts, AVG(r.total) AS right_counts FROM detectors l, detectors r
+  WINDOW(l, r) = 2 SECONDS WHERE l.box = r.box AND l.side = 'left' AND r.side = 'right'
+  GROUP BY l.box BEGIN (NOW - 10 MINUTES) END (NOW);""",
+}
+
+
+INSERT_DECISION = "INSERT INTO decisions VALUES ($1, $2, $3, $4, $5)"
+
+
+def insert_detectors(simulated: bool = True) -> str:
+    """Four detectors of the unit whose runs the simulator plays. Without an address, a detector has to push its bursts."""
+    a0, a1, a2 = suro()[TEST_BACKGROUND].calibration
+
+    def address(side: str) -> str:
+        return f"'{side}'" if simulated else "NULL"
+
+    rows = ", ".join(f"('{side}', '{side}', {a0}, {a1}, {a2}, {address(side)})" for side in SIDES)
+    return f"INSERT INTO detectors VALUES {rows};"
+
+
+def insert_actions() -> str:
+    """An action for each finding, and for each pair of materials. Operators may change them while it runs."""
+    pairs = [" + ".join(pair) for pair in itertools.combinations(MATERIALS, 2)]
+    threat = {action.finding: action.threat for action in ACTIONS}
+    findings = [*threat, *pairs]
+    rows = ",\n  ".join(f"('{name}', {str(threat.get(name, True)).lower()}, '{recommend(name)}')" for name in findings)
+    return f"INSERT INTO actions VALUES\n  {rows};"
