@@ -38,6 +38,8 @@ def test_workers_read_the_history_of_an_aggregate(small: Database) -> None:
     expected = [(place, len(v), sum(v), max(v)) for place, v in values.items()]
     text = "SELECT place, COUNT(*) AS n, SUM(value) AS s, MAX(value) AS high FROM probes GROUP BY place"
     small.execute(f"CREATE QUERY totals AS {text} BEGIN (NOW - 1 HOUR) END (NOW)")
+    small.wait_for_own_writes()
+    assert small.standing.is_ready("totals", 60.0)
     assert answer(small, "totals") == expected
     once = small.execute(
         "SELECT place, COUNT(*) AS n, SUM(value) AS s, MAX(value, 1 HOUR) AS high FROM probes GROUP BY place"

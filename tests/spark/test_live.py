@@ -215,6 +215,8 @@ def test_no_history_and_no_users_function_runs_in_the_server(db: Database) -> No
         )
         before, jobs = reads.most, reads.jobs._value.get()
         reads.most = 0
+        db.wait_for_own_writes()
+        assert db.standing.is_ready("total", 60.0)
         assert answer(db, "plain") == [(4,)] and answer(db, "total") == [(15,)]
         pids = {pid for _, pid in answer(db, "told")} | {pid for (pid,) in ask(db, "SELECT whose(n) FROM meters")}
         assert pids and os.getpid() not in pids

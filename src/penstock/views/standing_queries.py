@@ -466,8 +466,16 @@ class StandingQueries:
             view = view_of(self.store.operators[query.id])
             return view.is_ready(self.store, query) or view.failure(self.store, query) is not None
 
+    def _fills_long(self, name: str) -> bool:
+        with self._lock:
+            query = self._query(name)
+            return query is not None and view_of(self.store.operators[query.id]).fills_long(self.store, query)
+
     def wait_ready(self, name: str, timeout_s: float | None = None) -> None:
-        """Wait a little for a query that is still filling its window; then raise an error with its state."""
+        """Wait a little for a query that is still filling its window; then raise an error with its state.
+
+        Where Spark reads its history, the error comes at once.
+        """
         with self._lock:
             query = self._query(name)
         if query is None:
@@ -475,6 +483,7 @@ class StandingQueries:
         view = view_of(self.store.operators[query.id])
         if timeout_s is None:
             timeout_s = view.first_wait_s or self.intervals.ready_s
-        if not self.is_ready(name, timeout_s):
+        self.feed.wait(lambda: self._is_settled(name) or self._fills_long(name), timeout_s)
+        if not self.is_ready(name, 0.0):
             with self._lock:
                 raise view.not_ready(self.store, query)

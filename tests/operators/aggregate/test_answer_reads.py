@@ -84,7 +84,8 @@ def test_a_new_standing_aggregate_has_its_history_sliced_by_workers(history: His
         " FROM probes GROUP BY place BEGIN (NOW - 900 SECONDS) END (NOW)"
     )
     history.pipe.engine.drain()
-    first = history.pipe.db.invoke("totals")  # waits a little for the fill
+    assert history.pipe.db.standing.is_ready("totals", 60.0)
+    first = history.pipe.db.invoke("totals")
     assert sorted(rows_of(first.table)) == totals(history, 900)
     filled = history.jobs
     assert filled > jobs and history.read() - before <= MOST

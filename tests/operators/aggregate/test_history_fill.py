@@ -98,6 +98,8 @@ def test_a_query_is_filling_with_progress_and_an_estimate_until_its_history_is_s
     with pytest.raises(PenstockError, match=r"FILLING its window: 0% of its history read") as refused:
         world.db.invoke("totals")
     assert refused.value.condition == "not_ready"
+    with pytest.raises(PenstockError, match="FILLING"):
+        world.db.standing.wait_ready("totals", timeout_s=3600)  # comes at once
     world.gate.release()
     assert world.db.standing.feed.wait(lambda: progress(world) > 0, PATIENCE_S)
     with pytest.raises(PenstockError, match=r"[1-9]\d% of its history read, about .+ left"):

@@ -53,6 +53,9 @@ def test_cells_in_files_say_the_same_when_files_are_lost_or_damaged(
         monkeypatch.setattr(tiles, "SLOT_POSITIONS", 2)
     rig = Rig(tmp_path, seed, monkeypatch)
     rig.restarts = 0.4
+    rig.db.execute(
+        "CREATE QUERY kept AS SELECT COUNT(*) FROM probes BEGIN (NOW - 10 SECONDS) END (NOW)"
+    )  # has files in every story
     assert answers_compared(rig) > 5 and rig.files_lost + rig.files_kept
 
 

@@ -1,4 +1,4 @@
-"""Fill the cells of aggregates over a long history, a job of Spark's at a time: no request waits for all of it.
+"""Fill the cells of aggregates over a long history, a job of Spark's at a time: no request waits for it.
 
 While there is nothing to fill, it makes wide slots ready before BEGIN of a window enters them.
 

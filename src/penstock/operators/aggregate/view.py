@@ -214,6 +214,9 @@ class AggregateView(View):
     def is_ready(self, store: AnswerStore, query: QueryDefinition) -> bool:
         return query.id not in store.slices.fills and super().is_ready(store, query)
 
+    def fills_long(self, store: AnswerStore, query: QueryDefinition) -> bool:
+        return query.id in store.slices.fills
+
     def filled(self, store: AnswerStore, query: QueryDefinition) -> tuple[float, float | None] | None:
         fill = store.slices.fills.get(query.id)
         return (fill.progress, fill.seconds_left) if fill is not None else super().filled(store, query)

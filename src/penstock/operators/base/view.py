@@ -109,6 +109,10 @@ class View(ABC):
         answer = store.answers.get(query.id)
         return answer is None or answer.ready
 
+    def fills_long(self, store: AnswerStore, query: QueryDefinition) -> bool:
+        """Whether Spark reads its history: no request waits for that."""
+        return False
+
     def not_ready(self, store: AnswerStore, query: QueryDefinition) -> PenstockError:
         """The error where it has none yet."""
         return filling(query.name, self.filled(store, query))
