@@ -268,19 +268,19 @@ class AggregateAt(TableAnswer):
                 store.check_room(self.query_id)
             for gap, needed in gaps:
                 self._slice(log_reader, needed, gap)
-            for slot, needed in cut.items():
-                self._refine(log_reader, slot, needed)
-            rounds -= bool(cut)  # a slot that gets rows meanwhile, again and again, is read row by row
+            kept = [self._refine(log_reader, slot, needed) for slot, needed in cut.items()]
+            if kept:  # a slot that gets rows meanwhile, again and again, is read row by row
+                rounds = rounds - 1 if any(kept) else 0
 
-    def _refine(self, log_reader: LogReader, slot: CutSlot, measures: list[Measure]) -> None:
-        """Slice the rows of a wide slot into finer cells."""
+    def _refine(self, log_reader: LogReader, slot: CutSlot, measures: list[Measure]) -> bool:
+        """Slice the rows of a wide slot into finer cells; whether these are kept."""
         period = (slot.start, slot.start + slot.width)
         keep = InPeriods((period,), slot.start, slot.start + slot.width - 1)
         request = SliceRequest(family_of(self.plan), tuple(measures), refined_width(slot.width), keep)
         ranges = ranges_with(log_reader, (slot.first, slot.last + 1), (period,))
         found = list(slice_log(log_reader, request, ranges))
         with self.locked() as store:
-            self._family(store).refine(slot, measures, found)
+            return self._family(store).refine(slot, measures, found)
 
     def refine_ahead(self) -> None:
         """Make the wide slot ready that BEGIN enters next, where answers have used the one that it is in."""

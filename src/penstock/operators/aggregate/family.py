@@ -127,13 +127,15 @@ class FamilyStore:
                     found[slot].append(measure)
         return found
 
-    def refine(self, slot: CutSlot, measures: list[Measure], parts: list[SlicedFamily]) -> None:
-        """Take in the finer cells of a slot."""
+    def refine(self, slot: CutSlot, measures: list[Measure], parts: list[SlicedFamily]) -> bool:
+        """Take in the finer cells of a slot; whether they are kept."""
         renumbered = [numbered_cells(self.groups, sliced) for sliced in parts]
+        kept = False
         for place, measure in enumerate(measures):
             known = self.measures.get(measure)
             if known is not None and known.tiles is not None:
-                known.tiles.refine(slot, [cells[place] for cells in renumbered])
+                kept |= known.tiles.refine(slot, [cells[place] for cells in renumbered])
+        return kept
 
     def missing(
         self, measures: tuple[Measure, ...], reach: int, look: CellRange

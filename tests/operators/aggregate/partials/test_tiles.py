@@ -203,3 +203,21 @@ def test_slots_grow_wide_only_where_their_rows_lie_near_to_each_other_in_the_log
             slice_rows(np.array([minute * 60 * second]), place, np.zeros(1, np.int64), second).aggregate(partial, [])
         )
     assert store.view().widths.max() == widest_s * second
+
+
+def test_fine_cells_with_rows_among_those_of_a_wider_slot_become_part_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A short window had some minutes sliced in seconds; a longer one has the rest of that hour sliced as one slot."""
+    monkeypatch.setattr(tiles, "RECENT", 0)
+    monkeypatch.setattr(tiles, "SLOT_ROWS", 500)
+    partial, second = Count(()), 1_000_000
+    store, positions = TileStore(partial), np.arange(3600)
+    is_fine = (positions >= 1810) & (positions < 2030)  # cuts tiles of a minute and of ten
+    for chosen, width in ((is_fine, second), (~is_fine, 3600 * second)):
+        rows = positions[chosen]
+        store.put(slice_rows(rows * second, rows * 1000, np.zeros(len(rows), np.int64), width).aggregate(partial, []))
+    later = np.array([3 * 86_400 * second]), np.array([9_999_999]), np.zeros(1, np.int64)
+    store.put(slice_rows(*later, second).aggregate(partial, []))
+    look = CellRange(1800 * second, 3 * 86_400 * second, 0, 10_000_000)
+    (slot,) = store.unrefined(look)
+    assert (slot.start, slot.width, slot.rows) == (0, 3600 * second, 3600)
+    assert int(store.view().rows.sum()) == 3601

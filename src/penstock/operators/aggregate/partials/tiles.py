@@ -250,15 +250,19 @@ class CellLevel:
             largest = max(largest, len(merged))
         return largest
 
-    def take_sparse(self, before: int, most: SlotLimits, edge: int | None = None) -> list[Cells]:
-        """Take out the tiles that end before a time and have few rows, each as one slot; none that is on both sides of an edge."""
+    def take_sparse(
+        self, before: int, most: SlotLimits, edge: int | None = None, wider: Sequence[LevelIndex] = ()
+    ) -> list[Cells]:
+        """Take out the tiles that end before a time and have few rows, or rows among those of a wider slot, each as one slot.
+
+        None is on both sides of an edge.
+        """
         sparse = {
             start: tile.summed(self.partial, start, self.tile_us).cells(self.partial)
             for start, tile in self.tiles.items()
             if start + self.tile_us <= before
-            and tile.row_count <= (most.rows if len(tile.slots) == 1 else min(most.rows, most.per_cell * len(tile)))
-            and tile.lasts.max() - tile.firsts.min() < most.positions
             and not (edge is not None and start < edge < start + self.tile_us)
+            and (_has_few_rows(tile, most) or any(level.surrounds(start, tile) for level in wider))
         }
         if sparse:
             self.tiles = {start: tile for start, tile in self.tiles.items() if start not in sparse}
@@ -294,6 +298,11 @@ class CellLevel:
         return LevelIndex(self, self.partial)
 
 
+def _has_few_rows(tile: CellTile, most: SlotLimits) -> bool:
+    rows = most.rows if len(tile.slots) == 1 else min(most.rows, most.per_cell * len(tile))
+    return tile.row_count <= rows and int(tile.lasts.max() - tile.firsts.min()) < most.positions
+
+
 class LevelIndex:
     """The slots of all tiles of a level as arrays, and the sums of its tiles."""
 
@@ -308,6 +317,17 @@ class LevelIndex:
         self.bounds = np.cumsum([0, *(len(tile.slots) for tile in self.tiles)])  # of the slots of each tile
         self.partial = partial
         self._sum_bytes = sum(tile.sum.nbytes(partial) for tile in self.tiles if tile.sum is not None)
+
+    def surrounds(self, start: int, tile: CellTile) -> bool:
+        """Whether a slot has the time of a finer tile, and rows before and after those of the tile in the log.
+
+        A fill of a longer window leaves such a tile: it reads what lies around a part that was sliced for a shorter one. The slot can be
+        made again in finer ones only when it has all of these rows (`TileStore.refine`).
+        """
+        place = int(np.searchsorted(self.slots, start, side="right")) - 1
+        if place < 0 or start >= self.slots[place] + self.width:
+            return False
+        return bool(self.firsts[place] < tile.firsts.min() and tile.lasts.max() < self.lasts[place])
 
     def chosen_cells(self, chosen: np.ndarray, pane: int | None) -> Iterator[Cells]:
         """The cells of chosen slots; where every slot of a tile is chosen, its sums. No sum is of two panes."""
@@ -628,7 +648,8 @@ class TileStore:
             level = self._levels[width]
             if level.tile_us == width or not may_be_slot(level.tile_us, self.pane_us):
                 continue
-            sparse = level.take_sparse(newest - level.tile_us, self._slot_limits(), self.edge_us)
+            wider = [self._levels[w].index for w in widths if w > width]
+            sparse = level.take_sparse(newest - level.tile_us, self._slot_limits(), self.edge_us, wider)
             if sparse:
                 self._level(level.tile_us).put(concat_cells(sparse))
                 if level.tile_us not in widths:
@@ -693,11 +714,13 @@ class TileStore:
         """Whether slots may have to be made again in finer ones."""
         return bool(len(self._refined))
 
-    def refine(self, slot: CutSlot, cells: list[Cells]) -> None:
-        """Keep the cells of a slot in finer ones, too; not if rows have come for it meanwhile, or are gone."""
+    def refine(self, slot: CutSlot, cells: list[Cells]) -> bool:
+        """Keep the cells of a slot in finer ones, too; not if rows have come for it meanwhile, or are gone. Whether they are kept."""
         tile = CellTile(sorted_cells(cells, self.partial)) if sum(map(len, cells)) else None
-        if tile is not None and tile.row_count == slot.rows:
-            self._refined.put(slot, tile, tile.nbytes(self.partial))
+        if tile is None or tile.row_count != slot.rows:
+            return False
+        self._refined.put(slot, tile, tile.nbytes(self.partial))
+        return True
 
     def release(self) -> None:
         """Forget what is known twice."""
