@@ -398,10 +398,10 @@ class StandingQueries:
             raise error("cycle_gone", cycle=mark.cycle, oldest=f"{self.answers_from(query.id)}, for this query")
         return QueryAt(query.id, query.name, self.store.answers[query.id], mark), window
 
-    def new_budget(self, jobs: bool = True) -> RowBudget:
-        """What one answer may read of the log in this process. `jobs`: Spark's workers may read what is more."""
-        most, most_own = self.settings.answer_read_max_rows, self.settings.result_max_rows
-        return RowBudget(most, most_own, self.reads, self.run_tasks if jobs else None)
+    def new_budget(self, jobs: bool = True, most: int | None = None) -> RowBudget:
+        """What one answer may read of the log in this process (`most`; None: the setting). `jobs`: Spark's workers may read what is more."""
+        most = self.settings.answer_read_max_rows if most is None else most
+        return RowBudget(most, self.settings.result_max_rows, self.reads, self.run_tasks if jobs else None)
 
     def log_access(self, budget: RowBudget | None = None) -> LogAccess:
         """How one answer at the last cycle opens the log. Called under the lock."""

@@ -14,7 +14,7 @@ import pytest
 from penstock.clock import SECOND
 from penstock.errors import PenstockError, error, expect
 from penstock.operators.aggregate import answer as answer_module
-from penstock.operators.aggregate import history
+from penstock.operators.aggregate import history, history_fill
 from penstock.operators.aggregate.answer import AggregateAt
 from penstock.operators.aggregate.partials import tiles
 from penstock.views.standing_queries import Intervals
@@ -81,7 +81,8 @@ class World(Pipe):
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     for module in (answer_module, history):
         monkeypatch.setattr(module, "READ_ROWS", 500)
-    monkeypatch.setattr(answer_module, "FILL_PIECES", 4)
+    monkeypatch.setattr(history_fill, "FILL_ROWS", 1000)
+    monkeypatch.setattr(history_fill, "FILL_ROWS_ALONE", 2000)
     made = World(tmp_path / "data")
     yield made
     made.gate.release(1000)

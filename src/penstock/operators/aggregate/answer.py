@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import ClassVar
 
 import pyarrow as pa
@@ -18,7 +19,6 @@ from penstock.operators.aggregate.edge_rows import EdgeLook, concat_rows
 from penstock.operators.aggregate.family import FamilyStore, MissingRows, numbered_cells
 from penstock.operators.aggregate.groups import Groups
 from penstock.operators.aggregate.history import (
-    FILL_PIECES,
     READ_ROWS,
     InPeriods,
     SliceRequest,
@@ -305,13 +305,13 @@ class AggregateAt(TableAnswer):
             for slot, needed in cut.items():
                 self._refine(log_reader, slot, needed)
 
-    def fill(self) -> None:
-        """Slice a part of the history that has no cells yet; Spark's workers do it."""
+    def fill(self, most: int) -> None:
+        """Slice at most so many rows of the history that have no cells yet; with a budget of no rows, Spark's workers do it."""
         for each in (self, *self.scalars):
             if isinstance(each.instant.window, TimeWindow):
-                read_log(each._fill, each.reader, each.fresh)
+                read_log(partial(each._fill, most=most), each.reader, each.fresh)
 
-    def _fill(self, log_reader: LogReader) -> None:
+    def _fill(self, log_reader: LogReader, most: int) -> None:
         at = self.instant
         span = at.range()
         if span is None:
@@ -323,10 +323,9 @@ class AggregateAt(TableAnswer):
             )
             family.reach_back(known, look)
             gaps = family.missing(known, self.reach, look)
-        room = FILL_PIECES * READ_ROWS
         for gap, needed in gaps:
-            if room > 0:
-                room -= self._slice(log_reader, needed, gap, room)
+            if most > 0:
+                most -= self._slice(log_reader, needed, gap, most)
 
     def _fills_too(self, store: AnswerStore, family: FamilyStore, measure: Measure) -> bool:
         """Whether another query that is FILLING needs the same rows for a measure: they are read once for both."""
@@ -344,7 +343,8 @@ class AggregateAt(TableAnswer):
             self._put(measures, gap._replace(first=first, end=low), [])  # files that have no such rows
             end = min(end, low + most - done)
             pieces = [(each, min(end, each + READ_ROWS)) for each in range(low, end, READ_ROWS)]
-            for width, some in self._widths(log_reader, measures, pieces):
+            is_long = most < FOREVER or end - low > READ_ROWS // 2
+            for width, some in self._widths(log_reader, measures, pieces, is_long):
                 keep = None if gap.before_us is None else InPeriods((before,), -FOREVER, gap.before_us - 1)
                 request = SliceRequest(family_of(self.plan), tuple(measures), width, keep)
                 # As many rows as are read at a time; nothing where retention has taken them meanwhile.
@@ -363,12 +363,12 @@ class AggregateAt(TableAnswer):
                 self._family(store).put(measures, gap, sliced)
 
     def _widths(
-        self, log_reader: LogReader, measures: list[Measure], pieces: list[Range]
+        self, log_reader: LogReader, measures: list[Measure], pieces: list[Range], is_long: bool
     ) -> list[tuple[int, list[Range]]]:
-        """How wide pieces of the log are sliced: older ones at once as wide as their cells will be."""
+        """How wide pieces of the log are sliced: older ones of a long history at once as wide as their cells will be."""
         fine, wide, segments = plan_width(self.plan), 0, log_reader.segments()
         full = None
-        if pieces[-1][1] - pieces[0][0] > READ_ROWS // 2:
+        if is_long:
             full = estimate_cells(self.plan, segments, count_groups(family_of(self.plan), log_reader.static))
         if full is not None:
             with self.locked() as store:

@@ -9,12 +9,17 @@ fill that a restart interrupts continues from what the last snapshot has.
 from __future__ import annotations
 
 import contextlib
+import time
 
 from penstock.errors import PenstockError, expect
 from penstock.operators.aggregate.answer import AggregateAt
 from penstock.services import Service
 from penstock.views.standing_queries import StandingQueries
 
+FILL_ROWS, FILL_ROWS_ALONE = 1 << 16, 1 << 21
+"""How many rows a job slices beside cycles, and at most while there are none."""
+FILL_REST = 1.0
+"""Beside cycles, how long it rests after a job, in times of the job."""
 _IDLE_S = 0.5
 TURN_STEPS = 100
 # What another try may mend: Spark is restarted, or its job was too slow.
@@ -29,6 +34,7 @@ class HistoryFiller:
         self._service = Service("history fill", self._step)
         self._turn: list[str] = []  # queries that are looked after next
         self._each = 0
+        self._rows = FILL_ROWS
 
     def start(self) -> None:
         self._service.start()
@@ -66,9 +72,11 @@ class HistoryFiller:
             self._refine_ahead()
             return 0.0
         query_id, name = due
+        began_s, cycle = time.monotonic(), self._standing.store.cycle
         failure: PenstockError | None = None
         try:
-            expect(AggregateAt, self._standing.held(name, asked=False)).fill()
+            budget = self._standing.new_budget(most=0)  # no row is read in this process
+            expect(AggregateAt, self._standing.held(name, asked=False, budget=budget)).fill(self._rows)
         except PenstockError as problem:
             if problem.condition in _PASSING:
                 raise
@@ -79,4 +87,8 @@ class HistoryFiller:
             store.note_fill(query_id, 0)
             self._standing.snapshot_due |= failure is None and query_id not in store.slices.fills
         self._standing.feed.wake()
-        return 0.0
+        if self._standing.store.cycle == cycle:
+            self._rows = min(2 * self._rows, FILL_ROWS_ALONE)
+            return 0.0
+        self._rows = FILL_ROWS
+        return FILL_REST * (time.monotonic() - began_s)
