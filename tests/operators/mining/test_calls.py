@@ -53,10 +53,14 @@ REFUSED = [
     ("FORECAST(value)", "syntax_error", "FORECAST(value)", '"every"'),
     ("FORECAST(value, every => 1 MINUTE, ahead => 2000)", "type_mismatch", "2000", "from 1 to 1000"),
     ("FORECAST(value, every => 1 MINUTE, season => 5 MINUTES)", "invalid_window", None, "12m long"),
-    ("PERIODIC_PATTERNS(value, every => 1 SECOND)", "syntax_error", None, '"levels"'),
+    ("PERIODIC_PATTERNS(value, every => 1 SECOND)", "type_mismatch", "value", '"levels"'),
     ("PERIODIC_PATTERNS(value, every => 1 SECOND, levels => ARRAY[2, 1])", "type_mismatch", None, "ascending"),
     ("PERIODIC_PATTERNS(value, every => 1 SECOND, levels => ARRAY[id])", "type_mismatch", None, "constant"),
     ("PERIODIC_PATTERNS(value, every => 1 SECOND, levels => 3)", "type_mismatch", "3", "an ARRAY of 1 to 100 numbers"),
+    ("PERIODIC_PATTERNS(place, every => 1 SECOND, levels => ARRAY[1])", "type_mismatch", "place", "of numbers"),
+    ("PERIODIC_PATTERNS(place, every => 1 SECOND, slot => LAST)", "type_mismatch", "LAST", 'leave out "slot"'),
+    ("PERIODIC_PATTERNS(ARRAY[place], every => 1 SECOND)", "type_mismatch", None, "or on symbols"),
+    ("PERIODS(place, every => 1 SECOND, slot => LAST)", "type_mismatch", "LAST", "the last symbol"),
     ("UNNEST(place)", "not_supported", "UNNEST(place)", "UNNEST(ANOMALIES("),
     ("UNNEST(ANOMALY(value, history => 30))", "type_mismatch", None, "(call).field"),
     ("UNNEST(SERIES(value)), UNNEST(SERIES(value, every => 1 MINUTE))", "not_supported", None, "a query for each"),
@@ -138,6 +142,16 @@ def test_explain_names_the_series_and_the_arguments(pipe: Pipe) -> None:
     assert "  aggregates: series(value, every 1m, slot max), series(value)" in lines
     assert "  series: MAX(value) every 1m, whole slots" in lines
     assert "  series: value, each reading" in lines
+    pipe.db.execute(
+        "CREATE QUERY w AS SELECT PERIODIC_PATTERNS(place, every => 1 MINUTE, period => 2 MINUTES) AS a, PERIODS(place) AS b,"
+        f" PERIODS(place, every => 1 SECOND) AS c FROM probes {WINDOW}"
+    )
+    lines = pipe.db.execute("EXPLAIN w").table.column("plan").to_pylist()
+    assert {
+        "  series: SET(place) every 1m, whole slots",
+        "  series: place, each reading",
+        "  series: LAST(place) every 1s, whole slots",
+    } <= set(lines)
 
 
 def test_a_query_keeps_its_arguments_across_a_restart(pipe: Pipe) -> None:

@@ -14,6 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import PenstockError
+from penstock.operators.mining.periodic_patterns import periodic_patterns
+from penstock.operators.mining.periods import periods
 from penstock.operators.mining.registry import FUNCTIONS
 from penstock.operators.mining.series import Series
 from penstock.types import DOUBLE, TIMESTAMP
@@ -172,10 +174,69 @@ def test_periodic_patterns_are_what_choices_of_periods_have_in_common(
     elements: mining.Elements, period: int, phase: int, confidence: float, letters: int
 ) -> None:
     levels = [0.0, 5.0, 20.0]
-    truth = mining.periodic_patterns(elements, period, levels, phase, confidence, letters)
+    truth = mining.periodic_patterns(mining.at_levels(elements, levels), period, phase, confidence, letters)
     options = {"period": period, "levels": tuple(levels), "phase": phase, "confidence": confidence, "letters": letters}
     lines = found("periodic_patterns", elements, {**options, "top": 1000})
     assert same([list(line) for line in lines], [list(line.values()) for line in truth[:1000]])
+
+
+@st.composite
+def random_symbols(draw: st.DrawFn) -> tuple[mining.Symbols, Series]:
+    """Slots with some of three symbols or with none, often in turns; as the oracle and as the kernels have them."""
+    chance = random.Random(draw(st.integers(0, 2**32)))
+    count, noise, gaps, before = draw(st.integers(0, 120)), chance.choice([0.05, 0.4, 1.0]), chance.random() / 2, 7
+    seen: list[list[mining.Symbol]] = []
+    for i in range(count):
+        usual = "ab"[i % 5 > 2]
+        own: list[mining.Symbol] = [
+            chance.choice("abc") if chance.random() < noise else usual for _ in range(chance.choice([1, 1, 2]))
+        ]
+        seen.append(own if i == 0 or chance.random() >= gaps else [])
+    begin = 1_763_190_000 * EVERY
+    times = [begin + (before + i) * EVERY for i in range(count)]
+    return mining.Symbols(times, seen, begin, EVERY), Series(np.array(times, np.int64), np.empty(count), before, EVERY)
+
+
+def coded(series: Series, words: list[Any]) -> Series:
+    """The series of these symbols, None where a slot has none."""
+    known = tuple(sorted({word for word in words if word is not None}))
+    values = np.array([math.nan if word is None else known.index(word) for word in words], np.float64)
+    return Series(series.times, values, series.before, series.every_us, known)
+
+
+@given(random_symbols(), st.integers(2, 4), st.sampled_from([0.1, 0.3, 0.6]))
+def test_periods_of_symbols_are_those_of_the_definition(
+    given_symbols: tuple[mining.Symbols, Series], repeats: int, strength: float
+) -> None:
+    symbols, series = given_symbols
+    options = {p.name: p.default for p in FUNCTIONS["periods"].parameters} | {
+        "strength": strength,
+        "repeats": repeats,
+        "top": 5,
+    }
+    columns = periods(coded(series, [own[-1] if own else None for own in symbols.seen]), options)
+    lines = [list(line) for line in zip(*(column.tolist() for column in columns), strict=True)]
+    truth = mining.symbol_periods(symbols, strength, repeats, 5)
+    assert same(lines, [list(line.values()) for line in truth])
+
+
+@given(random_symbols(), st.integers(10, 15), st.sampled_from([0.3, 0.6, 1.0]))
+def test_patterns_of_symbols_are_what_choices_of_periods_have_in_common(
+    given_symbols: tuple[mining.Symbols, Series], period: int, confidence: float
+) -> None:
+    symbols, series = given_symbols
+    options = {p.name: p.default for p in FUNCTIONS["periodic_patterns"].parameters}
+    options |= {"period": period, "phase": 3, "confidence": confidence, "top": 1000}
+    columns = periodic_patterns(coded(series, [tuple(sorted(set(own))) or None for own in symbols.seen]), options)
+    lines = [list(line) for line in zip(*(column.tolist() for column in columns), strict=True)]
+    truth = mining.periodic_patterns(symbols, period, 3, confidence)[:1000]
+    assert same(lines, [list(line.values()) for line in truth])
+
+
+def test_periods_of_many_symbols_are_an_error() -> None:
+    series = coded(Series(np.arange(200) * EVERY, np.empty(200), 0, EVERY), [str(i % 70) for i in range(200)])
+    with pytest.raises(PenstockError, match="70 different symbols"):
+        periods(series, {p.name: p.default for p in FUNCTIONS["periods"].parameters})
 
 
 def test_too_many_patterns_are_an_error() -> None:

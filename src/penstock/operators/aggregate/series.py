@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -16,12 +16,14 @@ from penstock.expr.windows import FOREVER
 from penstock.operators.aggregate.partials.base import Ints, Numbers, State
 from penstock.operators.aggregate.partials.cell_sums import CombinedCells
 from penstock.operators.aggregate.shape import Measure, measure_of
-from penstock.operators.mining.registry import FUNCTIONS, SLOT_FUNCTIONS
+from penstock.operators.mining.registry import FUNCTIONS, SET, SLOT_FUNCTIONS
 from penstock.operators.mining.series import NOTHING, Columns, Series
 from penstock.sql.plan import AggregateCall, AggregatePlan
-from penstock.types import DOUBLE, TIMESTAMP, Type
+from penstock.types import BOOLEAN, DOUBLE, TIMESTAMP, Type
 
 _SERIES = "series"
+Words: TypeAlias = tuple[Any, ...]
+"""The symbols of an answer, or of a series; () where it has numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +64,12 @@ def _by_line(plan: AggregatePlan, measure: Measure, word: str, lines: CombinedCe
     high = (span.until_us + 1) // every * every - every
     whole = (lines.windows >= low) & (lines.windows <= high)
     slots, groups = lines.windows[whole], lines.groups[whole]
-    values = _slot_values(measure, word, {name: column[whole] for name, column in lines.state.items()})
+    values, words = _slot_values(measure, word, {name: column[whole] for name, column in lines.state.items()})
     empty, edges = 0.0 if word == "count" else np.nan, (low, high, every)
     if panes is None and len(slots):
         found = _side_by_side(slots, groups, values, edges, span.most_elements, empty)
         if found is not None:
-            return found
+            return _with_words(found, words)
     windows = np.zeros(len(slots), np.int64)
     if panes is not None:
         places, windows = panes.of(slots)
@@ -85,7 +87,7 @@ def _by_line(plan: AggregatePlan, measure: Measure, word: str, lines: CombinedCe
             edges = max(low, start), min(high, start + panes.width - every), every
         series[line] = _series(slots[begin:end], values[begin:end], edges, room, empty)
         room -= len(series[line])
-    return CombinedCells(windows[begins], groups[begins], {_SERIES: series})
+    return _with_words(CombinedCells(windows[begins], groups[begins], {_SERIES: series}), words)
 
 
 def _side_by_side(
@@ -113,14 +115,41 @@ def _side_by_side(
     return CombinedCells(np.zeros(len(used), np.int64), used, {_SERIES: series})
 
 
-def _slot_values(measure: Measure, word: str, state: State) -> Numbers:
-    """The value of each slot, NaN where it has no reading."""
+def _slot_values(measure: Measure, word: str, state: State) -> tuple[Numbers, Words]:
+    """The value of each slot, NaN where it has no reading; of symbols its place in the words."""
+    if measure.arguments[0].type != DOUBLE:
+        return _slot_symbols(measure, word, state)
     found = measure.make().finish(SLOT_FUNCTIONS[word], state, DOUBLE)
     values: Numbers = found.cast(pa.float64()).to_numpy(zero_copy_only=False).astype(np.float64)
     values[~np.isfinite(values)] = np.nan  # also a sum beyond all numbers
     if word == "count":
         values[values == 0] = np.nan
-    return values
+    return values, ()
+
+
+def _slot_symbols(measure: Measure, word: str, state: State) -> tuple[Numbers, Words]:
+    type_ = measure.arguments[0].type
+    if word == SET:
+        sets = [None if part is None else tuple(sorted(part)) for part in state["values"]]
+        if type_ == BOOLEAN:
+            sets = [None if part is None else tuple(map(bool, part)) for part in sets]
+        return _places(sets)
+    return _places(measure.make().finish(SLOT_FUNCTIONS[word], state, type_).to_pylist())
+
+
+def _with_words(lines: CombinedCells, words: Words) -> CombinedCells:
+    """The same with series of symbols, if there are words."""
+    series = lines.state[_SERIES]
+    for line in range(len(series) if words else 0):
+        series[line] = replace(series[line], words=words)
+    return lines
+
+
+def _places(symbols: list[Any]) -> tuple[Numbers, Words]:
+    """Each symbol as a number, NaN for None, and the symbols in order."""
+    words = tuple(sorted(set(symbols) - {None}))
+    place = {word: float(at) for at, word in enumerate(words)}
+    return np.array([place.get(symbol, np.nan) for symbol in symbols], np.float64), words
 
 
 def _series(slots: Ints, values: Numbers, edges: tuple[int, int, int], room: int, empty: float) -> Series:
@@ -185,6 +214,10 @@ def _readings(part: Any) -> Series:
     """Readings one by one, by time and log position."""
     if part is None:
         return NOTHING
+    if part.dtype == object:
+        times, _, symbols = zip(*sorted(part.tolist()), strict=True)
+        values, words = _places(list(symbols))
+        return Series(np.array(times, np.int64), values, words=words)
     ordered = part[np.lexsort((part[:, 1], part[:, 0]))]
     return Series(ordered[:, 0].astype(np.int64), np.ascontiguousarray(ordered[:, 2]))
 

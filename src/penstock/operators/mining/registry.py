@@ -54,6 +54,9 @@ class Parameter:
 
 SLOT_FUNCTIONS = {"mean": "avg", "last": "last", "min": "min", "max": "max", "sum": "sum", "count": "count"}
 """How a slot gets its value: by the word of `slot`, the aggregate function."""
+SET = "set"
+"""That of symbols, where a slot has all that it has seen."""
+SYMBOLS = ("TEXT", "BOOLEAN", "INT", "BIGINT")
 EVERY = Parameter(
     "every",
     "duration",
@@ -82,6 +85,10 @@ class MiningFunction:
     find: Callable[[Series, Options], Columns] | None = None
     needs: Callable[[Options], int] = lambda options: 1
     takes: Literal["numbers", "vectors"] = "numbers"
+    symbols: tuple[
+        str, ...
+    ] = ()  # the types whose values it takes as they are, as symbols; numbers where `levels` are given
+    symbol_slot: str = "last"  # the word of a slot of symbols
     note: str = ""  # what EXPLAIN adds
     by_slots: bool = False  # it needs `every`
 
@@ -118,6 +125,11 @@ _SCORING = (
 _ROBUST = Parameter("robust", "flag", "median and quartiles instead of mean and deviation", True)
 _QUIET = Parameter("quiet", "elements", "none is reported so soon after another one", 0, least=0)
 _SCORED = "at: TIMESTAMP, value: DOUBLE, expected: DOUBLE, lower: DOUBLE, upper: DOUBLE, score: DOUBLE"
+_LEVELS = Parameter(
+    "levels",
+    "levels",
+    "the symbol of a number is how many of these are at most the number; TEXT, BOOLEAN and whole numbers are symbols as they are",
+)
 _CAUSAL = "causal, each element is scored once, from those before it; exact"
 _TABLE = (
     MiningFunction(
@@ -174,11 +186,12 @@ _TABLE = (
         "PERIODS(ppm, every => 10 MINUTES)",
         periods,
         lambda options: 2 * int(options["repeats"]),
+        symbols=("TEXT", "BOOLEAN"),
     ),
     MiningFunction(
         "periodic_patterns",
         (
-            Parameter("levels", "levels", "a slot's symbol is how many of these are at most its value", required=True),
+            _LEVELS,
             Parameter("period", "elements", "the length of a period", least=2, usual="the first of PERIODS"),
             Parameter("phase", "elements", "how much later than 1970 periods are counted from", 0, least=0),
             Parameter(
@@ -195,6 +208,8 @@ _TABLE = (
         periodic_patterns,
         lambda options: 3 * int(options["period"] or 2),
         by_slots=True,
+        symbols=SYMBOLS,
+        symbol_slot=SET,
     ),
     MiningFunction(
         "change_points",

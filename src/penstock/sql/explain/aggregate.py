@@ -187,7 +187,8 @@ def _series_lines(plan: AggregatePlan) -> list[str]:
     kept: dict[str, None] = {}
     for call in plan.aggregates:
         if call.every_us:
-            slot = SLOT_FUNCTIONS[str(dict(call.options)["slot"])].upper()
+            word = str(dict(call.options)["slot"])
+            slot = SLOT_FUNCTIONS.get(word, word).upper()
             kept[f"  series: {slot}({_series_value(call)}) every {format_duration(call.every_us)}, whole slots"] = None
         elif call.options:
             kept[f"  series: {_series_value(call)}, each reading"] = None

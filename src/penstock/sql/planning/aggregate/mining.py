@@ -37,6 +37,8 @@ def mining_call(node: exp.Expr, condition: Expr | None) -> AggregateCall:
         vector = value if condition is None else Call("case", (condition, value, nothing), value.type)
         return AggregateCall(node.name, (vector,), type_)
     options = options_of(node)
+    if value.type != DOUBLE:
+        return AggregateCall(node.name, _symbols(value, options, condition), type_, options=tuple(options.items()))
     finite: Expr = Call("eq", (Call("sub", (value, value), DOUBLE), Literal(0.0, DOUBLE)), BOOLEAN)
     if condition is not None:
         finite = Call("and", (condition, finite), BOOLEAN)
@@ -45,6 +47,16 @@ def mining_call(node: exp.Expr, condition: Expr | None) -> AggregateCall:
     else:
         arguments = (Call("case", (finite, value, nothing), DOUBLE),)
     return AggregateCall(node.name, arguments, type_, options=tuple(options.items()))
+
+
+def _symbols(value: Expr, options: dict[str, Any], condition: Expr | None) -> tuple[Expr, ...]:
+    """The readings of symbols that count: all but NULL."""
+    if options["every"] is not None and options["slot"] == "last":
+        known: Expr = Call("not", (Call("is_null", (value,), BOOLEAN),), BOOLEAN)
+        if condition is not None:
+            known = Call("coalesce", (Call("and", (condition, known), BOOLEAN), Literal(False, BOOLEAN)), BOOLEAN)
+        return value, known
+    return (value if condition is None else Call("case", (condition, value, Literal(None, value.type)), value.type),)
 
 
 def settle_mining(collected: Collected) -> None:
