@@ -469,3 +469,52 @@ def periodic_patterns(
         }
         for pattern, true in ordered
     ]
+
+
+def frequent_sequences(
+    sequences: list[Symbols],
+    share: float = 0.5,
+    longest: int = 5,
+    gap: int = 0,
+    within: int | None = None,
+    collapse: bool = True,
+) -> list[dict[str, object]]:
+    """All patterns that occur in enough sequences, found by listing every occurrence."""
+    patterns: list[set[tuple[Symbol, ...]]] = []
+    for sequence in sequences:
+        elements: list[tuple[Symbol, int, int]] = []  # the symbol, and where it begins and ends
+        for number, own in enumerate(sequence.seen):
+            if own and collapse and elements and elements[-1][0] == own[-1]:
+                elements[-1] = (own[-1], elements[-1][1], number)
+            elif own:
+                elements.append((own[-1], number, number))
+        if elements:
+            patterns.append(_occurring(elements, longest, gap, within))
+    counts = {pattern: sum(pattern in own for own in patterns) for pattern in set().union(*patterns)}
+    symbols = {symbol for pattern in counts for symbol in pattern}
+    found = []
+    for pattern, count in counts.items():
+        longer = [(symbol, *pattern) for symbol in symbols] + [(*pattern, symbol) for symbol in symbols]
+        if len(pattern) < 2 or round(count / len(patterns), 9) < share or any(counts.get(p) == count for p in longer):
+            continue
+        found.append((pattern, count))
+    found.sort(key=lambda each: (-each[1], -len(each[0]), each[0]))
+    return [
+        {"items": [as_text(symbol) for symbol in pattern], "streams": count, "share": count / len(patterns)}
+        for pattern, count in found
+    ]
+
+
+def _occurring(
+    elements: list[tuple[Symbol, int, int]], longest: int, gap: int, within: int | None
+) -> set[tuple[Symbol, ...]]:
+    found = set()
+    waiting = [[start] for start in range(len(elements))]
+    while waiting:
+        places = waiting.pop()
+        found.add(tuple(elements[place][0] for place in places))
+        for place in range(places[-1] + 1, min(places[-1] + 2 + gap, len(elements))):
+            apart = elements[place][1] - elements[places[0]][2]
+            if len(places) < longest and (within is None or apart <= within):
+                waiting.append([*places, place])
+    return found

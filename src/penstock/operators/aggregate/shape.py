@@ -62,7 +62,7 @@ class Measure:
 
 
 def family_of(plan: AggregatePlan) -> Family:
-    return Family(plan.table_id, plan.static_predicate, plan.stream_predicate, plan.keys, plan.latch)
+    return Family(plan.table_id, plan.static_predicate, plan.stream_predicate, (*plan.keys, *plan.by), plan.latch)
 
 
 def measure_of(aggregate: AggregateCall) -> Measure:

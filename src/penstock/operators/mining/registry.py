@@ -10,12 +10,13 @@ from penstock.operators.mining.anomalies import anomalies, anomaly, elements_nee
 from penstock.operators.mining.baseline import baseline
 from penstock.operators.mining.change_points import change_points
 from penstock.operators.mining.forecast import forecast, judged_from
+from penstock.operators.mining.frequent_sequences import frequent_sequences
 from penstock.operators.mining.periodic_patterns import periodic_patterns
 from penstock.operators.mining.periods import periods
-from penstock.operators.mining.series import Columns, Options, Series, elements
+from penstock.operators.mining.series import Columns, Options, elements
 from penstock.types import BIGINT, DOUBLE, Type, parse_type
 
-Kind = Literal["duration", "elements", "whole", "number", "flag", "word", "levels"]
+Kind = Literal["duration", "elements", "whole", "number", "flag", "word", "levels", "column"]
 """`elements` is a duration that is a multiple of `every`, or without `every` a number of readings."""
 MOST = 1_000_000
 
@@ -44,6 +45,8 @@ class Parameter:
             return "true or false"
         if self.kind == "levels":
             return "an ARRAY of numbers, ascending"
+        if self.kind == "column":
+            return "a column, or an expression of columns"
         if self.kind == "duration":
             return "a duration"
         if self.kind == "elements":
@@ -82,7 +85,7 @@ class MiningFunction:
     result: Type | Callable[[Type], Type]
     sentence: str
     example: str
-    find: Callable[[Series, Options], Columns] | None = None
+    find: Callable[[Any, Options], Columns] | None = None  # in a series, or in many where it has `by`
     needs: Callable[[Options], int] = lambda options: 1
     takes: Literal["numbers", "vectors"] = "numbers"
     symbols: tuple[
@@ -91,6 +94,11 @@ class MiningFunction:
     symbol_slot: str = "last"  # the word of a slot of symbols
     note: str = ""  # what EXPLAIN adds
     by_slots: bool = False  # it needs `every`
+
+    @property
+    def by(self) -> bool:
+        """Whether it sees a series per value of its argument `by`, instead of one."""
+        return any(parameter.kind == "column" for parameter in self.own)
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -210,6 +218,27 @@ _TABLE = (
         by_slots=True,
         symbols=SYMBOLS,
         symbol_slot=SET,
+    ),
+    MiningFunction(
+        "frequent_sequences",
+        (
+            Parameter("by", "column", "there is one sequence per value of it", required=True),
+            Parameter(
+                "share", "number", "the share of sequences in which a pattern occurs", 0.5, least=0.001, most=1.0
+            ),
+            Parameter("longest", "whole", "how many symbols a pattern has, at most", 5, least=2, most=100),
+            Parameter("gap", "whole", "how many elements may lie between two symbols of a pattern", 0, least=0),
+            Parameter("within", "elements", "how far apart the first and the last symbol may be"),
+            Parameter("collapse", "flag", "equal neighbours are one element", True),
+            Parameter("top", "whole", "how many are returned, at most", 20, most=1000),
+            _LEVELS,
+        ),
+        parse_type("ARRAY<STRUCT<items: ARRAY<TEXT>, streams: BIGINT, share: DOUBLE>>"),
+        "Which symbols follow each other in many sequences.",
+        "FREQUENT_SEQUENCES(ppm, by => location, every => 1 HOUR, levels => ARRAY[5, 10])",
+        frequent_sequences,
+        lambda options: 2,
+        symbols=SYMBOLS,
     ),
     MiningFunction(
         "change_points",

@@ -180,7 +180,17 @@ def _option(
 ) -> exp.Expr | None:
     if node is None:
         return None
+    if parameter.kind == "column":
+        return _column(binder, parameter, node, scope)
     return constant(_constant(binder, parameter, node, scope, every), _TYPES[parameter.kind], node)
+
+
+def _column(binder: Coercion, parameter: Parameter, node: exp.Expr, scope: Scope) -> exp.Expr:
+    bound = binder.bind(node, scope)
+    if isinstance(bound, Const) or type_of(bound).kind in ("ARRAY", "STRUCT"):
+        detail = f'"{parameter.name}" takes a column of single values'
+        binder.fail(node, error("type_mismatch", detail=detail, hint=f"{parameter.sentence}, such as of a sensor"))
+    return bound
 
 
 def _constant(binder: Coercion, parameter: Parameter, node: exp.Expr, scope: Scope, every: int | None) -> Any:
@@ -251,6 +261,12 @@ def _levels(binder: Coercion, parameter: Parameter, node: exp.Expr, scope: Scope
 
 
 def options_of(call: exp.Expr) -> dict[str, Any]:
-    """The named arguments of a bound call, with their defaults."""
+    """The constants among the named arguments of a bound call, with their defaults."""
     parameters = FUNCTIONS[call.name].parameters
-    return {p.name: c.value for p, c in zip(parameters, call.expressions[1:], strict=True)}
+    return {p.name: c.value for p, c in zip(parameters, call.expressions[1:], strict=True) if p.kind != "column"}
+
+
+def by_argument(call: exp.Expr) -> exp.Expr | None:
+    """The argument `by` of a bound call."""
+    parameters = FUNCTIONS[call.name].parameters
+    return next((c for p, c in zip(parameters, call.expressions[1:], strict=True) if p.kind == "column"), None)
