@@ -29,6 +29,59 @@ class Elements:
     every: int
 
 
+Symbol = str | int | bool
+
+
+@dataclass(frozen=True)
+class SymbolRow:
+    """A reading of a symbol. `by`: of which sequence it is."""
+
+    ts: int
+    position: int
+    group: str
+    symbol: Symbol | None
+    by: object = None
+
+
+@dataclass(frozen=True)
+class Symbols:
+    """A series of symbols: the readings of each element in order; none where a slot has none."""
+
+    times: list[int]
+    seen: list[list[Symbol]]
+    begin: int
+    every: int
+
+
+def symbol_slots(rows: list[SymbolRow], low: int, until: int, every: int) -> Symbols:
+    """The symbols of one group's rows inside [low, until], by whole slots."""
+    begin, end = -(-low // every) * every, (until + 1) // every * every
+    inside = [row for row in rows if begin <= row.ts < end and row.symbol is not None]
+    inside.sort(key=lambda row: (row.ts, row.position))
+    if not inside:
+        return Symbols([], [], begin, every)
+    times = list(range(inside[0].ts // every * every, end, every))
+    seen = [[row.symbol for row in inside if row.ts // every * every == at and row.symbol is not None] for at in times]
+    return Symbols(times, seen, begin, every)
+
+
+def symbol_readings(rows: list[SymbolRow], low: int, until: int) -> Symbols:
+    """The same with each reading as an element."""
+    inside = [row for row in rows if low <= row.ts <= until and row.symbol is not None]
+    inside.sort(key=lambda row: (row.ts, row.position))
+    return Symbols([row.ts for row in inside], [[row.symbol] for row in inside if row.symbol is not None], 0, 0)
+
+
+def at_levels(series: Elements, levels: list[float]) -> Symbols:
+    """Symbols of numbers: how many of the levels each reaches."""
+    seen: list[list[Symbol]] = [[] if v is None else [sum(level <= v for level in levels)] for v in series.values]
+    return Symbols(series.times, seen, series.begin, series.every)
+
+
+def as_text(symbol: Symbol) -> str:
+    return str(symbol).lower() if isinstance(symbol, bool) else str(symbol)
+
+
 def is_reading(value: Value) -> bool:
     return value is not None and math.isfinite(value)
 
@@ -230,13 +283,43 @@ def periods(
     last = len(series.values) // repeats
     known = [correlation_at(series.values, rests, lag) for lag in range(min(last + 1, len(series.values) - 1) + 1)]
     heights = [1.0, *(-1.0 if r is None else r for r, _ in known[1:])]
+    lags = _periods_of(heights, [count for _, count in known], strength)
+    return [_period_line(series.every, lag, length, heights, None) for lag, length in lags[:top]]
+
+
+def symbol_periods(series: Symbols, strength: float = 0.3, repeats: int = 3, top: int = 3) -> list[dict[str, Value]]:
+    """The periods of the last symbols of elements."""
+    last = {i: own[-1] for i, own in enumerate(series.seen) if own}
+    if len(last) < 20 or len(set(last.values())) == 1:
+        return []
+    chance = sum((list(last.values()).count(word) / len(last)) ** 2 for word in set(last.values()))
+    count = len(series.seen)
+    heights, pairs, shares = [], [], []
+    for lag in range(min(count // repeats + 1, count - 1) + 1):
+        equal = [last[i] == last[i + lag] for i in last if i + lag in last]
+        known = len(equal) >= max(20, (count - lag) / 10)
+        shares.append(sum(equal) / len(equal) if known else None)
+        pairs.append(len(equal))
+        heights.append(max(-1.0, round((sum(equal) / len(equal) - chance) / (1 - chance), 9)) if known else -1.0)
+    heights[0] = 1.0
+    lags = _periods_of(heights, pairs, strength)
+    return [_period_line(series.every, lag, length, heights, shares[lag]) for lag, length in lags[:top]]
+
+
+def _period_line(every: int, lag: int, length: float, heights: list[float], share: Value) -> dict[str, Value]:
+    seconds = length * every / 1e6 if every else None
+    return {"lag": lag, "seconds": seconds, "strength": heights[lag], "confidence": share}
+
+
+def _periods_of(heights: list[float], pairs: list[int], strength: float) -> list[tuple[int, float]]:
+    """The lags that are periods and their exact lengths, the strongest first."""
     peaks = [
         p
         for p in range(2, len(heights) - 1)
         if heights[p] >= strength
         and heights[p] > heights[p - 1]
         and heights[p] >= heights[p + 1]
-        and prominence(heights, p) >= max(0.05, 3 / math.sqrt(known[p][1]))
+        and prominence(heights, p) >= max(0.05, 3 / math.sqrt(pairs[p]))
     ]
     found: dict[int, float] = {}
     chained: list[int] = []
@@ -257,16 +340,7 @@ def periods(
             about = [chain[k - 1]] + ([chain[k + 1]] if k + 1 < len(chain) else [])
             if all(heights[chain[k]] >= heights[lag] + 0.05 for lag in about):
                 found.setdefault(chain[k], float(chain[k]))
-    lags = sorted(found, key=lambda lag: (-heights[lag], lag))[:top]
-    return [
-        {
-            "lag": lag,
-            "seconds": found[lag] * series.every / 1e6 if series.every else None,
-            "strength": heights[lag],
-            "confidence": None,
-        }
-        for lag in lags
-    ]
+    return sorted(found.items(), key=lambda each: (-heights[each[0]], each[0]))
 
 
 def noise_of(values: list[float]) -> float:
@@ -366,32 +440,81 @@ def _beginning(y: list[Value], season: int | None) -> tuple[float, float, list[f
 
 
 def periodic_patterns(
-    series: Elements, period: int, levels: list[float], phase: int = 0, confidence: float = 0.8, letters: int = 1
+    series: Symbols, period: int, phase: int = 0, confidence: float = 0.8, letters: int = 1
 ) -> list[dict[str, object]]:
     """All closed patterns: what any choice of periods has in common is one."""
-    segments: dict[int, set[tuple[int, int]]] = {}
+    segments: dict[int, set[tuple[int, Symbol]]] = {}
     end = (series.times[-1] + series.every) // series.every - phase if series.times else 0
-    for at, value in zip(series.times, series.values, strict=True):
+    for at, own in zip(series.times, series.seen, strict=True):
         number = at // series.every - phase
         first = number // period * period
-        if value is not None and first >= series.begin // series.every - phase and first + period <= end:
-            segments.setdefault(first, set()).add((number - first, sum(level <= value for level in levels)))
-    found: dict[tuple[tuple[int, int], ...], int] = {}
-    own = list(segments.values())
-    for chosen in range(1, 2 ** len(own)):
-        common = set.intersection(*(own[k] for k in range(len(own)) if chosen >> k & 1))
-        true = sum(common <= each for each in own)
-        if common and round(true / len(own), 9) >= confidence and len(common) >= letters:
+        if own and first >= series.begin // series.every - phase and first + period <= end:
+            segments.setdefault(first, set()).update((number - first, symbol) for symbol in own)
+    found: dict[tuple[tuple[int, Symbol], ...], int] = {}
+    whole = list(segments.values())
+    for chosen in range(1, 2 ** len(whole)):
+        common = set.intersection(*(whole[k] for k in range(len(whole)) if chosen >> k & 1))
+        true = sum(common <= each for each in whole)
+        if common and round(true / len(whole), 9) >= confidence and len(common) >= letters:
             found[tuple(sorted(common))] = true
-    if len(own) < 3:
+    if len(whole) < 3:
         return []
     ordered = sorted(found.items(), key=lambda each: (-len(each[0]), -each[1], each[0]))
     return [
         {
-            "items": [{"place": place, "value": str(symbol)} for place, symbol in pattern],
+            "items": [{"place": place, "value": as_text(symbol)} for place, symbol in pattern],
             "count": true,
-            "segments": len(own),
-            "confidence": true / len(own),
+            "segments": len(whole),
+            "confidence": true / len(whole),
         }
         for pattern, true in ordered
     ]
+
+
+def frequent_sequences(
+    sequences: list[Symbols],
+    share: float = 0.5,
+    longest: int = 5,
+    gap: int = 0,
+    within: int | None = None,
+    collapse: bool = True,
+) -> list[dict[str, object]]:
+    """All patterns that occur in enough sequences, found by listing every occurrence."""
+    patterns: list[set[tuple[Symbol, ...]]] = []
+    for sequence in sequences:
+        elements: list[tuple[Symbol, int, int]] = []  # the symbol, and where it begins and ends
+        for number, own in enumerate(sequence.seen):
+            if own and collapse and elements and elements[-1][0] == own[-1]:
+                elements[-1] = (own[-1], elements[-1][1], number)
+            elif own:
+                elements.append((own[-1], number, number))
+        if elements:
+            patterns.append(_occurring(elements, longest, gap, within))
+    counts = {pattern: sum(pattern in own for own in patterns) for pattern in set().union(*patterns)}
+    symbols = {symbol for pattern in counts for symbol in pattern}
+    found = []
+    for pattern, count in counts.items():
+        longer = [(symbol, *pattern) for symbol in symbols] + [(*pattern, symbol) for symbol in symbols]
+        if len(pattern) < 2 or round(count / len(patterns), 9) < share or any(counts.get(p) == count for p in longer):
+            continue
+        found.append((pattern, count))
+    found.sort(key=lambda each: (-each[1], -len(each[0]), each[0]))
+    return [
+        {"items": [as_text(symbol) for symbol in pattern], "streams": count, "share": count / len(patterns)}
+        for pattern, count in found
+    ]
+
+
+def _occurring(
+    elements: list[tuple[Symbol, int, int]], longest: int, gap: int, within: int | None
+) -> set[tuple[Symbol, ...]]:
+    found = set()
+    waiting = [[start] for start in range(len(elements))]
+    while waiting:
+        places = waiting.pop()
+        found.add(tuple(elements[place][0] for place in places))
+        for place in range(places[-1] + 1, min(places[-1] + 2 + gap, len(elements))):
+            apart = elements[place][1] - elements[places[0]][2]
+            if len(places) < longest and (within is None or apart <= within):
+                waiting.append([*places, place])
+    return found

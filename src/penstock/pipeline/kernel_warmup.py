@@ -168,7 +168,7 @@ def mining() -> None:
     for function in FUNCTIONS.values():
         options = {p.name: p.default if p.default is not None else 2 for p in function.parameters} | {"levels": (2.0,)}
         if function.find is not None:
-            function.find(series, options)
+            function.find([series] if function.by else series, options)
 
 
 OF_WORKERS = (selections, joins_by_key, joins_by_value, joins_by_hash, joins_together, slices, approximations, ingest)

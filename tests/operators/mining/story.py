@@ -8,11 +8,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from penstock.clock import format_timestamp
-from tests.oracle.mining import Row
+from tests.oracle import mining
+from tests.oracle.mining import Row, SymbolRow
 from tests.support.pipe import Pipe
 
 TABLE = (
-    "CREATE TABLE probes (id INT PRIMARY KEY, place TEXT, reading STREAM (value DOUBLE, vector ARRAY<DOUBLE>, counts ARRAY<INT>))"
+    "CREATE TABLE probes (id INT PRIMARY KEY, place TEXT, reading STREAM (value DOUBLE, vector ARRAY<DOUBLE>, counts ARRAY<INT>,"
+    " word TEXT, flag BOOLEAN, grade BIGINT, lane INT))"
     " WITH (time = 'valid', out_of_order = 'accept')"
 )
 PLACES = {1: "north", 2: "south", 3: "west"}
@@ -26,6 +28,8 @@ class Story:
         self.pipe, self.chance, self.most = pipe, random.Random(seed), most
         self.rows: list[Row] = []
         self.vectors: list[tuple[Row, list[float | None] | None, list[int | None] | None]] = []
+        self.words: list[tuple[mining.SymbolRow, bool | None, int | None]] = []
+        self.of_words = random.Random(seed)
         self.now_us = 0
         pipe.db.execute(TABLE)
         pipe.db.execute(f"INSERT INTO probes VALUES {', '.join(f'({i}, {p!r}, NULL)' for i, p in PLACES.items())}")
@@ -52,14 +56,30 @@ class Story:
             value = self.chance.choice([None, math.nan, math.inf, *[round(self.chance.gauss(20, 5), 3)] * 12])
             vector = self.chance.choice([None, [self.chance.random(), None, self.chance.gauss(0, 1e6)]])
             counts = self.chance.choice([None, [1, self.chance.randint(0, 9), None, 4]])
-            sent.append({"id": sensor, "value": value, "vector": vector, "counts": counts, "ts": ts})
+            sent.append(
+                {"id": sensor, "value": value, "vector": vector, "counts": counts, "ts": ts, **self._symbols(ts)}
+            )
         receipt = self.pipe.db.push("probes", [{**row, "ts": format_timestamp(row["ts"])} for row in sent])
         assert not receipt.refused, receipt
         for row in sent:
             kept = Row(row["ts"], len(self.rows), PLACES[row["id"]], row["value"])
             self.rows.append(kept)
+            word = SymbolRow(kept.ts, kept.position, kept.group, row["word"], row["lane"])
+            self.words.append((word, row["flag"], row["grade"]))
             self.vectors.append((kept, row["vector"], row["counts"]))
             self.now_us = max(self.now_us, kept.ts)
+
+    def _symbols(self, ts: int) -> dict[str, Any]:
+        """Mostly in turns of ten seconds, so that there are periods and patterns."""
+        chance, usual = self.of_words, "ab"[ts // 1_000_000 % 10 > 4]
+        word = chance.choice([usual, usual, usual, "a", "b", "ç", None])
+        grade = chance.choice([None, 2**62, 7, 7, 10])
+        return {
+            "word": word,
+            "flag": chance.choice([word == "a", None]),
+            "grade": grade,
+            "lane": chance.choice([1, 2, 2, None]),
+        }
 
     def of(self, place: str) -> list[Row]:
         return [row for row in self.rows if row.group == place]

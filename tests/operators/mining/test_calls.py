@@ -53,10 +53,29 @@ REFUSED = [
     ("FORECAST(value)", "syntax_error", "FORECAST(value)", '"every"'),
     ("FORECAST(value, every => 1 MINUTE, ahead => 2000)", "type_mismatch", "2000", "from 1 to 1000"),
     ("FORECAST(value, every => 1 MINUTE, season => 5 MINUTES)", "invalid_window", None, "12m long"),
-    ("PERIODIC_PATTERNS(value, every => 1 SECOND)", "syntax_error", None, '"levels"'),
+    ("PERIODIC_PATTERNS(value, every => 1 SECOND)", "type_mismatch", "value", '"levels"'),
     ("PERIODIC_PATTERNS(value, every => 1 SECOND, levels => ARRAY[2, 1])", "type_mismatch", None, "ascending"),
     ("PERIODIC_PATTERNS(value, every => 1 SECOND, levels => ARRAY[id])", "type_mismatch", None, "constant"),
     ("PERIODIC_PATTERNS(value, every => 1 SECOND, levels => 3)", "type_mismatch", "3", "an ARRAY of 1 to 100 numbers"),
+    ("PERIODIC_PATTERNS(place, every => 1 SECOND, levels => ARRAY[1])", "type_mismatch", "place", "of numbers"),
+    ("PERIODIC_PATTERNS(place, every => 1 SECOND, slot => LAST)", "type_mismatch", "LAST", 'leave out "slot"'),
+    ("PERIODIC_PATTERNS(ARRAY[place], every => 1 SECOND)", "type_mismatch", None, "or on symbols"),
+    ("PERIODS(place, every => 1 SECOND, slot => LAST)", "type_mismatch", "LAST", "the last symbol"),
+    ("FREQUENT_SEQUENCES(place)", "syntax_error", "FREQUENT_SEQUENCES(place)", '"by"'),
+    ("FREQUENT_SEQUENCES(place, by => plaace)", "column_not_found", "plaace", 'did you mean "place"'),
+    ("FREQUENT_SEQUENCES(place, by => 5)", "type_mismatch", "5", "a column of single values"),
+    ("FREQUENT_SEQUENCES(place, by => ARRAY[id])", "type_mismatch", None, "a column of single values"),
+    ("FREQUENT_SEQUENCES(value, by => id)", "type_mismatch", "value", "levels => ARRAY[5, 10]"),
+    ("FREQUENT_SEQUENCES(place, by => id, levels => ARRAY[5])", "type_mismatch", "place", "of numbers"),
+    ("FREQUENT_SEQUENCES(place, by => id, longest => 1)", "type_mismatch", "1", "from 2 to 100"),
+    ("FREQUENT_SEQUENCES(place, by => id, within => 5 SECONDS)", "type_mismatch", "5 SECONDS", "a whole number"),
+    (
+        "FREQUENT_SEQUENCES(place, by => id), FREQUENT_SEQUENCES(place, by => place)",
+        "not_supported",
+        "place",
+        "a query for each",
+    ),
+    ("SERIES(value, by => id)", "syntax_error", "by", "it takes every, slot"),
     ("UNNEST(place)", "not_supported", "UNNEST(place)", "UNNEST(ANOMALIES("),
     ("UNNEST(ANOMALY(value, history => 30))", "type_mismatch", None, "(call).field"),
     ("UNNEST(SERIES(value)), UNNEST(SERIES(value, every => 1 MINUTE))", "not_supported", None, "a query for each"),
@@ -138,6 +157,24 @@ def test_explain_names_the_series_and_the_arguments(pipe: Pipe) -> None:
     assert "  aggregates: series(value, every 1m, slot max), series(value)" in lines
     assert "  series: MAX(value) every 1m, whole slots" in lines
     assert "  series: value, each reading" in lines
+    pipe.db.execute(
+        "CREATE QUERY w AS SELECT PERIODIC_PATTERNS(place, every => 1 MINUTE, period => 2 MINUTES) AS a, PERIODS(place) AS b,"
+        f" PERIODS(place, every => 1 SECOND) AS c FROM probes {WINDOW}"
+    )
+    lines = pipe.db.execute("EXPLAIN w").table.column("plan").to_pylist()
+    assert {
+        "  series: SET(place) every 1m, whole slots",
+        "  series: place, each reading",
+        "  series: LAST(place) every 1s, whole slots",
+    } <= set(lines)
+    pipe.db.execute(
+        "CREATE QUERY f AS SELECT FREQUENT_SEQUENCES(value, by => id, every => 1 MINUTE, levels => ARRAY[5, 10], within => 5 MINUTES)"
+        f" AS a, COUNT(*) AS n FROM probes GROUP BY place {WINDOW}"
+    )
+    lines = pipe.db.execute("EXPLAIN f").table.column("plan").to_pylist()
+    call = "frequent_sequences(value, within 5m, levels [5, 10], every 1m)"
+    assert f"  aggregates: {call}, count(*)" in lines and "  groups: place" in lines
+    assert "  sequences: one per id of a group" in lines and "  series: AVG(value) every 1m, whole slots" in lines
 
 
 def test_a_query_keeps_its_arguments_across_a_restart(pipe: Pipe) -> None:
@@ -150,6 +187,37 @@ def test_a_query_keeps_its_arguments_across_a_restart(pipe: Pipe) -> None:
     pipe.restart()
     pipe.engine.drain()
     assert [each["value"] for each in before[0]] == [3.0] and pipe.answer("q", "a") == before
+
+
+def test_a_series_has_the_word_of_its_own_call(pipe: Pipe) -> None:
+    """MEAN and SUM are kept in one place, and so are MIN and MAX."""
+    calls = ", ".join(
+        f"SERIES(value, every => 1 SECOND, slot => {word}) AS {word}" for word in ("MEAN", "SUM", "MIN", "MAX")
+    )
+    pipe.db.execute(f"CREATE QUERY q AS SELECT {calls} FROM probes {WINDOW}")
+    pipe.push(1.0, 2.0, 6.0)
+    pipe.clock.advance(1_500_000)
+    pipe.push(5.0)
+    pipe.engine.drain()
+    assert [pipe.answer("q", word)[0][0]["value"] for word in ("mean", "sum", "min", "max")] == [3.0, 9.0, 1.0, 6.0]
+
+
+def test_sequences_of_a_query_that_reads_another_are_those_of_its_rows(pipe: Pipe) -> None:
+    pipe.db.execute(
+        "CREATE QUERY warm AS SELECT id AS probe, value > 5 AS high, ts AS seen FROM probes WHERE value < 100"
+    )
+    pipe.db.execute(f"CREATE QUERY q AS SELECT FREQUENT_SEQUENCES(high, by => probe) AS a FROM warm {WINDOW}")
+    for value in (1.0, 2.0, 200.0, 6.0, 3.0):
+        pipe.clock.advance(1_000_000)
+        pipe.push(value)
+        pipe.engine.drain()
+    pipe.push(200.0)
+    pipe.engine.drain()
+    (found,) = pipe.answer("q", "a")
+    assert found == [{"items": ["false", "true", "false"], "streams": 1, "share": 1.0}]
+    pipe.restart()
+    pipe.engine.drain()
+    assert pipe.answer("q", "a") == [found]
 
 
 def test_series_beyond_the_limit_are_an_error_of_their_answer_only(pipes: Callable[..., Pipe]) -> None:

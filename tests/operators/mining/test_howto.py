@@ -24,6 +24,8 @@ def shown(value: Any) -> str:
         return " | ".join(map(shown, value.values()))
     if isinstance(value, list) and value and isinstance(value[0], dict):
         return ", ".join(": ".join(map(shown, each.values())) for each in value)
+    if isinstance(value, list) and value and isinstance(value[0], str):
+        return ", ".join(value)
     return f"{round(value, 2):g}" if isinstance(value, float) else str(value)
 
 

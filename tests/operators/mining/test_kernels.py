@@ -14,6 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import PenstockError
+from penstock.operators.mining.frequent_sequences import frequent_sequences
+from penstock.operators.mining.periodic_patterns import periodic_patterns
+from penstock.operators.mining.periods import periods
 from penstock.operators.mining.registry import FUNCTIONS
 from penstock.operators.mining.series import Series
 from penstock.types import DOUBLE, TIMESTAMP
@@ -55,7 +58,8 @@ def found(name: str, elements: mining.Elements, options: dict[str, Any]) -> list
     function = FUNCTIONS[name]
     assert function.find is not None
     given_options = {p.name: p.default for p in function.parameters} | options
-    columns = function.find(as_series(elements), given_options)
+    series = as_series(elements)
+    columns = function.find([series] if function.by else series, given_options)
     assert len({len(column) for column in columns}) == 1
     return list(zip(*(column.tolist() for column in columns), strict=True))
 
@@ -172,10 +176,122 @@ def test_periodic_patterns_are_what_choices_of_periods_have_in_common(
     elements: mining.Elements, period: int, phase: int, confidence: float, letters: int
 ) -> None:
     levels = [0.0, 5.0, 20.0]
-    truth = mining.periodic_patterns(elements, period, levels, phase, confidence, letters)
+    truth = mining.periodic_patterns(mining.at_levels(elements, levels), period, phase, confidence, letters)
     options = {"period": period, "levels": tuple(levels), "phase": phase, "confidence": confidence, "letters": letters}
     lines = found("periodic_patterns", elements, {**options, "top": 1000})
     assert same([list(line) for line in lines], [list(line.values()) for line in truth[:1000]])
+
+
+@st.composite
+def random_symbols(draw: st.DrawFn, most: int = 120) -> tuple[mining.Symbols, Series]:
+    """Slots with some of three symbols or with none, often in turns; as the oracle and as the kernels have them."""
+    chance = random.Random(draw(st.integers(0, 2**32)))
+    count, noise, gaps, before = draw(st.integers(0, most)), chance.choice([0.05, 0.4, 1.0]), chance.random() / 2, 7
+    seen: list[list[mining.Symbol]] = []
+    for i in range(count):
+        usual = "ab"[i % 5 > 2]
+        own: list[mining.Symbol] = [
+            chance.choice("abc") if chance.random() < noise else usual for _ in range(chance.choice([1, 1, 2]))
+        ]
+        seen.append(own if i == 0 or chance.random() >= gaps else [])
+    begin = 1_763_190_000 * EVERY
+    times = [begin + (before + i) * EVERY for i in range(count)]
+    return mining.Symbols(times, seen, begin, EVERY), Series(np.array(times, np.int64), np.empty(count), before, EVERY)
+
+
+def coded(series: Series, words: list[Any]) -> Series:
+    """The series of these symbols, None where a slot has none."""
+    known = tuple(sorted({word for word in words if word is not None}))
+    values = np.array([math.nan if word is None else known.index(word) for word in words], np.float64)
+    return Series(series.times, values, series.before, series.every_us, known)
+
+
+@given(random_symbols(), st.integers(2, 4), st.sampled_from([0.1, 0.3, 0.6]))
+def test_periods_of_symbols_are_those_of_the_definition(
+    given_symbols: tuple[mining.Symbols, Series], repeats: int, strength: float
+) -> None:
+    symbols, series = given_symbols
+    options = {p.name: p.default for p in FUNCTIONS["periods"].parameters} | {
+        "strength": strength,
+        "repeats": repeats,
+        "top": 5,
+    }
+    columns = periods(coded(series, [own[-1] if own else None for own in symbols.seen]), options)
+    lines = [list(line) for line in zip(*(column.tolist() for column in columns), strict=True)]
+    truth = mining.symbol_periods(symbols, strength, repeats, 5)
+    assert same(lines, [list(line.values()) for line in truth])
+
+
+@given(random_symbols(), st.integers(10, 15), st.sampled_from([0.3, 0.6, 1.0]))
+def test_patterns_of_symbols_are_what_choices_of_periods_have_in_common(
+    given_symbols: tuple[mining.Symbols, Series], period: int, confidence: float
+) -> None:
+    symbols, series = given_symbols
+    options = {p.name: p.default for p in FUNCTIONS["periodic_patterns"].parameters}
+    options |= {"period": period, "phase": 3, "confidence": confidence, "top": 1000}
+    columns = periodic_patterns(coded(series, [tuple(sorted(set(own))) or None for own in symbols.seen]), options)
+    lines = [list(line) for line in zip(*(column.tolist() for column in columns), strict=True)]
+    truth = mining.periodic_patterns(symbols, period, 3, confidence)[:1000]
+    assert same(lines, [list(line.values()) for line in truth])
+
+
+@given(
+    st.lists(random_symbols(30), max_size=6),
+    st.sampled_from([0.001, 0.34, 0.5, 1.0]),
+    st.integers(2, 4),
+    st.sampled_from([0, 0, 1, 3]),
+    st.sampled_from([None, 1, 3, 6]),
+    st.booleans(),
+)
+def test_frequent_sequences_are_those_of_all_occurrences(
+    given_symbols: list[tuple[mining.Symbols, Series]],
+    share: float,
+    longest: int,
+    gap: int,
+    within: int | None,
+    collapse: bool,
+) -> None:
+    asked = {"share": share, "longest": longest, "gap": gap, "within": within, "collapse": collapse}
+    sequences = [coded(series, [own[-1] if own else None for own in symbols.seen]) for symbols, series in given_symbols]
+    truth = mining.frequent_sequences([symbols for symbols, _ in given_symbols], **asked)  # type: ignore[arg-type]
+    assert same(sequences_of(sequences, {**asked, "top": 1000}), truth[:1000])
+
+
+def sequences_of(sequences: list[Series], options: dict[str, Any]) -> list[dict[str, Any]]:
+    usual = {p.name: p.default for p in FUNCTIONS["frequent_sequences"].parameters}
+    columns = frequent_sequences(sequences, usual | options)
+    names = ("items", "streams", "share")
+    return [dict(zip(names, line, strict=True)) for line in zip(*(c.tolist() for c in columns), strict=True)]
+
+
+def test_a_planted_sequence_is_found_and_the_order_of_sequences_does_not_matter() -> None:
+    chance = random.Random(8)
+    sequences = []
+    for number in range(50):
+        words = [chance.choice("abcdefgh") for _ in range(200)]
+        if number % 5:
+            words[60 + number : 64 + number] = ["x", chance.choice("xyz"), "y", "z"]
+        sequences.append(coded(Series(np.arange(200) * EVERY, np.empty(200), 0, EVERY), [*words]))
+    asked = {"share": 0.8, "gap": 1, "within": 4, "top": 1000}
+    found = sequences_of(sequences, asked)
+    whole = [each for each in found if set(each["items"]) <= set("xyz")]
+    assert [(*each["items"], each["streams"]) for each in whole] == [("x", "y", "z", 40), ("x", "z", 40)]
+    chance.shuffle(sequences)
+    assert sequences_of(sequences, asked) == found
+
+
+def test_so_many_sequences_that_finding_them_takes_long_are_an_error() -> None:
+    chance = random.Random(5)
+    words = [chance.choice("abc") for _ in range(20_000)]
+    sequences = [coded(Series(np.arange(20_000) * EVERY, np.empty(20_000), 0, EVERY), [*words])]
+    with pytest.raises(PenstockError, match="too many patterns"):
+        sequences_of(sequences, {"gap": 20_000, "longest": 100})
+
+
+def test_periods_of_many_symbols_are_an_error() -> None:
+    series = coded(Series(np.arange(200) * EVERY, np.empty(200), 0, EVERY), [str(i % 70) for i in range(200)])
+    with pytest.raises(PenstockError, match="70 different symbols"):
+        periods(series, {p.name: p.default for p in FUNCTIONS["periods"].parameters})
 
 
 def test_too_many_patterns_are_an_error() -> None:
@@ -206,6 +322,7 @@ USUAL: dict[str, dict[str, Any]] = {
     "anomaly": {"history": 20, "season": 6},
     "baseline": {"season": 6},
     "periodic_patterns": {"period": 6, "levels": (0.0, 10.0)},
+    "frequent_sequences": {"levels": (0.0, 10.0)},
     "change_points": {"penalty": 1.0},
     "forecast": {"season": 6, "ahead": 8},
 }

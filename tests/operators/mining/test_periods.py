@@ -52,7 +52,7 @@ def test_periods_changes_and_forecasts_are_those_of_all_rows(
                 for line in mining.forecast(series, 3, 5, band)
             ]
             assert same(row["f"], forecast)
-            assert same(row["m"], mining.periodic_patterns(series, 10, [15, 20.5, 25], 2, 0.3)[:1000])
+            assert same(row["m"], mining.periodic_patterns(mining.at_levels(series, [15, 20.5, 25]), 10, 2, 0.3)[:1000])
             values = [value for value in series.values if value is not None]
             points = [each["at"] for each in row["c"]]
             if len(values) >= 8:

@@ -52,6 +52,7 @@ def _part(plan: AggregatePlan, places: list[int]) -> AggregatePlan:
         plan.window,
         plan.static_predicate,
         plan.stream_predicate,
+        by=plan.by,
     )
 
 

@@ -16,7 +16,7 @@ from penstock.operators.aggregate.correlated import by_answers
 from penstock.operators.aggregate.groups import Groups
 from penstock.operators.aggregate.partials.base import Ints, State
 from penstock.operators.aggregate.partials.cell_sums import CombinedCells
-from penstock.operators.aggregate.series import AnswerSpan, find_all, with_series
+from penstock.operators.aggregate.series import AnswerSpan, LineKey, find_all, with_series
 from penstock.operators.aggregate.shape import Measure, measure_of
 from penstock.operators.base.table_answer import TableAnswer
 from penstock.sql.plan import (
@@ -41,12 +41,14 @@ def answer_table(
     A series leaves out slots that the window cuts. So it may lack groups, which then have an empty one.
     """
     plan, whole, groups = by_answers(plan, whole, groups)
-    if plan.has_series:
-        whole = with_series(plan, whole, span)
-    one = next(iter(whole.values()))
+    if plan.has_series or plan.by:
+        lines, groups = with_series(plan, whole, groups, span)
+    else:
+        lines = {LineKey.of(call): whole[measure_of(call)] for call in plan.aggregates}
+    one = next(iter(lines.values()))
     # Whatever was seen first, an answer looks the same.
     order = groups.in_order(one.windows, one.groups)
-    windows, states = one.windows[order], {m: _taken(lines.state, order) for m, lines in whole.items()}
+    windows, states = one.windows[order], {key: _taken(own.state, order) for key, own in lines.items()}
     count, columns = len(order), {}
     if not plan.keys and plan.panes is None:
         count = 1  # an aggregate without groups answers also where there are no rows
@@ -56,8 +58,7 @@ def answer_table(
         columns[WINDOW_START] = _times(windows)
         columns[WINDOW_END] = _times(windows + plan.panes.width)
     for place, aggregate in enumerate(plan.aggregates):
-        measure = measure_of(aggregate)
-        partial, state = measure.make(), states[measure]
+        partial, state = measure_of(aggregate).make(), states[LineKey.of(aggregate)]
         state = state if len(order) else partial.empty(count)
         parameter: Any = aggregate.parameter
         if aggregate.options:

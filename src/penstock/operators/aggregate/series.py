@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -13,15 +13,18 @@ import pyarrow as pa
 from penstock.cancellation import check
 from penstock.errors import error
 from penstock.expr.windows import FOREVER
+from penstock.operators.aggregate.groups import Groups
 from penstock.operators.aggregate.partials.base import Ints, Numbers, State
-from penstock.operators.aggregate.partials.cell_sums import CombinedCells
+from penstock.operators.aggregate.partials.cell_sums import CombinedCells, merge_combined
 from penstock.operators.aggregate.shape import Measure, measure_of
-from penstock.operators.mining.registry import FUNCTIONS, SLOT_FUNCTIONS
+from penstock.operators.mining.registry import FUNCTIONS, SET, SLOT_FUNCTIONS
 from penstock.operators.mining.series import NOTHING, Columns, Series
 from penstock.sql.plan import AggregateCall, AggregatePlan
-from penstock.types import DOUBLE, TIMESTAMP, Type
+from penstock.types import BOOLEAN, DOUBLE, TIMESTAMP, Type
 
 _SERIES = "series"
+Words: TypeAlias = tuple[Any, ...]
+"""The symbols of an answer, or of a series; () where it has numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,26 +36,62 @@ class AnswerSpan:
     most_elements: int = 0
 
 
-def with_series(
-    plan: AggregatePlan, whole: Mapping[Measure, CombinedCells], span: AnswerSpan
-) -> dict[Measure, CombinedCells]:
-    """The lines of an answer, the same for all measures. Where a measure is kept by slots, a line has a series.
+@dataclass(frozen=True, slots=True)
+class LineKey:
+    """Which lines of an answer a call is found in: those of its measure, of a series with the word of `slot`."""
 
-    A window cuts slots and no other cell, so a series may lack lines that other measures have.
+    measure: Measure
+    slot: str = ""
+    by: bool = False  # a line has a series per value of `by`
+
+    @classmethod
+    def of(cls, call: AggregateCall) -> LineKey:
+        if not call.options:
+            return cls(measure_of(call))
+        return cls(measure_of(call), str(dict(call.options)["slot"]), FUNCTIONS[call.function].by)
+
+
+def with_series(
+    plan: AggregatePlan, whole: Mapping[Measure, CombinedCells], groups: Groups, span: AnswerSpan
+) -> tuple[dict[LineKey, CombinedCells], Groups]:
+    """The lines of an answer, the same for all calls, and their groups. Where a measure is kept by slots, a line has a series.
+
+    A window cuts slots and no other cell, so a series may lack lines that other measures have. With `by` cells are of finer
+    groups than lines.
     """
-    words = {measure_of(call): str(dict(call.options)["slot"]) for call in plan.aggregates if call.options}
-    room, found = span.most_elements, dict(whole)
-    for measure, word in words.items():
+    room, found = span.most_elements, {}
+    outer = Groups.by(plan.keys) if plan.by else groups
+
+    def of_lines(cells: CombinedCells) -> CombinedCells:
+        keys = groups.columns(cells.groups)[: len(plan.keys)]
+        return replace(cells, groups=outer.number(keys, len(cells.groups)))
+
+    for key in dict.fromkeys(map(LineKey.of, plan.aggregates)):
+        measure, lines = key.measure, whole[key.measure]
+        if plan.by and not key.by:
+            lines = merge_combined([of_lines(lines)], measure.make())
         if measure.every_us:
-            found[measure] = _by_line(plan, measure, word, whole[measure], span)
-            room -= sum(map(len, found[measure].state[_SERIES]))
-        else:
-            room -= int(whole[measure].state["size"].sum())
+            lines = _by_line(plan, measure, key.slot, lines, span)
+            room -= sum(map(len, lines.state[_SERIES]))
+        elif key.slot:
+            room -= int(lines.state["size"].sum())
+        found[key] = _together(of_lines(lines)) if key.by else lines
         if room < 0:
             detail = f"the series of this answer have more than {span.most_elements} elements (series_slots_max)"
             hint = "make the window shorter, the slots wider or the groups fewer, or raise series_slots_max"
             raise error("over_budget", detail=detail, hint=hint)
-    return _aligned(found)
+    return _aligned(found), outer
+
+
+def _together(lines: CombinedCells) -> CombinedCells:
+    """One line per (pane, group) with all its series, from a line per series."""
+    series = lines.state[_SERIES] if _SERIES in lines.state else list(map(_readings, lines.state["values"]))
+    by_line: dict[tuple[int, int], list[Series]] = {}
+    for window, group, each in zip(lines.windows.tolist(), lines.groups.tolist(), series, strict=True):
+        by_line.setdefault((window, group), []).append(each)
+    gathered: Numbers = np.fromiter(map(tuple, by_line.values()), object, len(by_line))
+    edges = np.array(list(by_line), np.int64).reshape(-1, 2)
+    return CombinedCells(edges[:, 0], edges[:, 1], {_SERIES: gathered})
 
 
 def _by_line(plan: AggregatePlan, measure: Measure, word: str, lines: CombinedCells, span: AnswerSpan) -> CombinedCells:
@@ -62,12 +101,12 @@ def _by_line(plan: AggregatePlan, measure: Measure, word: str, lines: CombinedCe
     high = (span.until_us + 1) // every * every - every
     whole = (lines.windows >= low) & (lines.windows <= high)
     slots, groups = lines.windows[whole], lines.groups[whole]
-    values = _slot_values(measure, word, {name: column[whole] for name, column in lines.state.items()})
+    values, words = _slot_values(measure, word, {name: column[whole] for name, column in lines.state.items()})
     empty, edges = 0.0 if word == "count" else np.nan, (low, high, every)
     if panes is None and len(slots):
         found = _side_by_side(slots, groups, values, edges, span.most_elements, empty)
         if found is not None:
-            return found
+            return _with_words(found, words)
     windows = np.zeros(len(slots), np.int64)
     if panes is not None:
         places, windows = panes.of(slots)
@@ -85,7 +124,7 @@ def _by_line(plan: AggregatePlan, measure: Measure, word: str, lines: CombinedCe
             edges = max(low, start), min(high, start + panes.width - every), every
         series[line] = _series(slots[begin:end], values[begin:end], edges, room, empty)
         room -= len(series[line])
-    return CombinedCells(windows[begins], groups[begins], {_SERIES: series})
+    return _with_words(CombinedCells(windows[begins], groups[begins], {_SERIES: series}), words)
 
 
 def _side_by_side(
@@ -113,14 +152,41 @@ def _side_by_side(
     return CombinedCells(np.zeros(len(used), np.int64), used, {_SERIES: series})
 
 
-def _slot_values(measure: Measure, word: str, state: State) -> Numbers:
-    """The value of each slot, NaN where it has no reading."""
+def _slot_values(measure: Measure, word: str, state: State) -> tuple[Numbers, Words]:
+    """The value of each slot, NaN where it has no reading; of symbols its place in the words."""
+    if measure.arguments[0].type != DOUBLE:
+        return _slot_symbols(measure, word, state)
     found = measure.make().finish(SLOT_FUNCTIONS[word], state, DOUBLE)
     values: Numbers = found.cast(pa.float64()).to_numpy(zero_copy_only=False).astype(np.float64)
     values[~np.isfinite(values)] = np.nan  # also a sum beyond all numbers
     if word == "count":
         values[values == 0] = np.nan
-    return values
+    return values, ()
+
+
+def _slot_symbols(measure: Measure, word: str, state: State) -> tuple[Numbers, Words]:
+    type_ = measure.arguments[0].type
+    if word == SET:
+        sets = [None if part is None else tuple(sorted(part)) for part in state["values"]]
+        if type_ == BOOLEAN:
+            sets = [None if part is None else tuple(map(bool, part)) for part in sets]
+        return _places(sets)
+    return _places(measure.make().finish(SLOT_FUNCTIONS[word], state, type_).to_pylist())
+
+
+def _with_words(lines: CombinedCells, words: Words) -> CombinedCells:
+    """The same with series of symbols, if there are words."""
+    series = lines.state[_SERIES]
+    for line in range(len(series) if words else 0):
+        series[line] = replace(series[line], words=words)
+    return lines
+
+
+def _places(symbols: list[Any]) -> tuple[Numbers, Words]:
+    """Each symbol as a number, NaN for None, and the symbols in order."""
+    words = tuple(sorted(set(symbols) - {None}))
+    place = {word: float(at) for at, word in enumerate(words)}
+    return np.array([place.get(symbol, np.nan) for symbol in symbols], np.float64), words
 
 
 def _series(slots: Ints, values: Numbers, edges: tuple[int, int, int], room: int, empty: float) -> Series:
@@ -140,8 +206,8 @@ def _series(slots: Ints, values: Numbers, edges: tuple[int, int, int], room: int
     return Series(times, dense, (begin - first) // every, every)
 
 
-def _aligned(whole: Mapping[Measure, CombinedCells]) -> dict[Measure, CombinedCells]:
-    """The same lines for all measures: one for each that any of them has."""
+def _aligned(whole: Mapping[LineKey, CombinedCells]) -> dict[LineKey, CombinedCells]:
+    """The same lines for all calls: one for each that any of them has."""
     windows = np.concatenate([lines.windows for lines in whole.values()])
     groups = np.concatenate([lines.groups for lines in whole.values()])
     order = np.lexsort((groups, windows))
@@ -151,16 +217,16 @@ def _aligned(whole: Mapping[Measure, CombinedCells]) -> dict[Measure, CombinedCe
     at[order] = np.cumsum(new) - 1
     windows, groups = windows[order][new], groups[order][new]
     found, begin = {}, 0
-    for measure, lines in whole.items():
+    for key, lines in whole.items():
         own = at[begin : begin + len(lines.groups)]
         begin += len(own)
         if _SERIES in lines.state:
             state: State = {_SERIES: np.full(len(groups), None, object)}
         else:
-            state = measure.make().empty(len(groups))
+            state = key.measure.make().empty(len(groups))
         for name, column in lines.state.items():
             state[name][own] = column
-        found[measure] = CombinedCells(windows, groups, state)
+        found[key] = CombinedCells(windows, groups, state)
     return found
 
 
@@ -168,10 +234,12 @@ def find_all(call: AggregateCall, state: State, count: int) -> pa.Array:
     """What a mining function finds in each of `count` lines."""
     function, options = FUNCTIONS[call.function], dict(call.options)
     assert function.find is not None
+    nothing: Any = () if function.by else NOTHING
+    series: list[Any]
     if _SERIES in state:
-        series = [each or NOTHING for each in state[_SERIES]]
-    elif call.every_us:
-        series = [NOTHING] * count  # there are no lines
+        series = [each or nothing for each in state[_SERIES]]
+    elif call.every_us or function.by:
+        series = [nothing] * count  # there are no lines
     else:
         series = [_readings(part) for part in state["values"]]
     found = []
@@ -185,6 +253,10 @@ def _readings(part: Any) -> Series:
     """Readings one by one, by time and log position."""
     if part is None:
         return NOTHING
+    if part.dtype == object:
+        times, _, symbols = zip(*sorted(part.tolist()), strict=True)
+        values, words = _places(list(symbols))
+        return Series(np.array(times, np.int64), values, words=words)
     ordered = part[np.lexsort((part[:, 1], part[:, 0]))]
     return Series(ordered[:, 0].astype(np.int64), np.ascontiguousarray(ordered[:, 2]))
 

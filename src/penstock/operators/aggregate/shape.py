@@ -12,8 +12,9 @@ from penstock.expr.expression import Expr, columns_of, is_static, to_json
 from penstock.operators.aggregate.partials.base import Partial
 from penstock.operators.aggregate.partials.cell_sums import CellRange, Panes
 from penstock.operators.aggregate.partials.registry import approximate_name, make_partial, partial_for
-from penstock.operators.mining.registry import SLOT_FUNCTIONS
+from penstock.operators.mining.registry import SET, SLOT_FUNCTIONS
 from penstock.sql.plan import AggregateCall, AggregatePlan
+from penstock.types import DOUBLE
 
 SECOND_US = 1_000_000
 # Widths divide each other, so that slices of different widths nest.
@@ -61,13 +62,16 @@ class Measure:
 
 
 def family_of(plan: AggregatePlan) -> Family:
-    return Family(plan.table_id, plan.static_predicate, plan.stream_predicate, plan.keys, plan.latch)
+    return Family(plan.table_id, plan.static_predicate, plan.stream_predicate, (*plan.keys, *plan.by), plan.latch)
 
 
 def measure_of(aggregate: AggregateCall) -> Measure:
     function = aggregate.function
-    if aggregate.options:
-        function = SLOT_FUNCTIONS[str(dict(aggregate.options)["slot"])] if aggregate.every_us else "twa"
+    if aggregate.options and aggregate.every_us:
+        word = str(dict(aggregate.options)["slot"])
+        function = "count_distinct" if word == SET else SLOT_FUNCTIONS[word]
+    elif aggregate.options:
+        function = "twa" if aggregate.arguments[0].type == DOUBLE else "symbols"
     partial = partial_for(function, tuple(a.type for a in aggregate.arguments))
     assert partial is not None, aggregate
     if isinstance(aggregate.parameter, tuple):

@@ -116,7 +116,7 @@ class NewestRowsAt(AggregateAt):
     def _compute(self, log_reader: LogReader) -> pa.Table:
         positions = newest_counted(log_reader, self.counted, self.instant).positions
         panes, measures = self.plan.panes, measures_of(self.plan)
-        groups = Groups.by(self.plan.keys)
+        groups = Groups.by(family_of(self.plan).keys)
         width = panes.pane if panes is not None else SECOND_US
         request = SliceRequest(family_of(self.plan), measures, width, AtPositions(positions))
         found = self._sum_rows(log_reader, request, _pieces(np.sort(positions)), groups)

@@ -9,18 +9,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
 from penstock.errors import error
 from penstock.operators.mining.periods import periods
-from penstock.operators.mining.series import Columns, Options, Series
+from penstock.operators.mining.series import Columns, Options, Series, symbols_of, text_of
 
 MOST_WORK = 20_000_000
 """How often a letter is compared with the periods of a pattern, at most: some seconds."""
 _LEAST_SEGMENTS = 3
 _OF_PERIODS = {"strength": 0.3, "repeats": 3, "top": 1, "detrend": True}
-Letter = tuple[int, int]
+Letter = tuple[int, Any]
 
 
 def periodic_patterns(series: Series, options: Options) -> Columns:
@@ -37,7 +38,7 @@ def periodic_patterns(series: Series, options: Options) -> Columns:
     found.sort(key=lambda each: (-len(each[0]), -each[1], each[0]))
     found = found[: int(options["top"])]
     items = np.empty(len(found), object)
-    items[:] = [[{"place": place, "value": str(symbol)} for place, symbol in pattern] for pattern, _ in found]
+    items[:] = [[{"place": place, "value": text_of(symbol)} for place, symbol in pattern] for pattern, _ in found]
     trues = np.array([true for _, true in found], np.int64)
     return items, trues, np.full(len(found), count), trues / max(count, 1)
 
@@ -46,16 +47,16 @@ def segments_of(series: Series, period: int, options: Options) -> list[set[Lette
     """The letters of each period that lies wholly inside the window and has a reading."""
     if not len(series):
         return []
-    phase, levels = int(options["phase"] or 0), np.array(options["levels"])
+    phase = int(options["phase"] or 0)
     numbers = series.times // series.every_us - phase
     begin, end = int(numbers[0]) - series.before, int(numbers[-1]) + 1
-    present = ~np.isnan(series.values)
-    symbols = np.searchsorted(levels, series.values[present], side="right")
+    at, symbols, words = symbols_of(series, options["levels"])
     found: dict[int, set[Letter]] = {}
-    for number, symbol in zip(numbers[present].tolist(), symbols.tolist(), strict=True):
+    for number, symbol in zip(numbers[at].tolist(), symbols.tolist(), strict=True):
         segment, place = divmod(number, period)
         if segment * period >= begin and (segment + 1) * period <= end:
-            found.setdefault(segment, set()).add((place, symbol))
+            there = words[symbol] if series.words else (words[symbol],)  # a slot of symbols has a set of them
+            found.setdefault(segment, set()).update((place, each) for each in there)
     return list(found.values())
 
 

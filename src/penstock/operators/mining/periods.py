@@ -1,7 +1,8 @@
 """PERIODS: after how many elements a series repeats itself.
 
 The correlation of the series with itself at all lags comes from fast Fourier transforms, with gaps left out. Its peaks that are
-high and stand out are candidates; those at multiples of one another are one period.
+high and stand out are candidates; those at multiples of one another are one period. Of symbols it is the share of equal pairs, as the segment
+periodicity of Elfeky, Aref and Elmagarmid (2005), beyond that of pairs by chance.
 """
 
 from __future__ import annotations
@@ -9,10 +10,14 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import numpy.typing as npt
 
+from penstock.errors import error
 from penstock.operators.mining.series import Columns, Floats, Options, Series
 
 LEAST_PAIRS = 20
+MOST_SYMBOLS = 64
+"""Each symbol needs transforms of its own."""
 PROMINENCE = 0.05
 """By so much a peak stands out at least, and a multiple of a period above its neighbours to be one of its own."""
 _NOTHING = 1e-9
@@ -22,14 +27,50 @@ _NOTHING = 1e-9
 def periods(series: Series, options: Options) -> Columns:
     """The periods by strength. `confidence` is of symbols, and NULL for numbers."""
     last = len(series) // int(options["repeats"])
-    correlations, pairs = autocorrelation(series.values, last + 1, bool(options["detrend"]))
+    if series.words:
+        correlations, pairs, shares = agreement(series, last + 1)
+    else:
+        correlations, pairs = autocorrelation(series.values, last + 1, bool(options["detrend"]))
+        shares = np.full(len(correlations), np.nan)
     peaks = candidates(correlations, pairs, float(options["strength"]))
     found = sorted(_periods(peaks, correlations).items(), key=lambda each: (-correlations[each[0]], each[0]))
     found = found[: int(options["top"])]
     lags = np.array([lag for lag, _ in found], np.int64)
     every = series.every_us / 1e6 if series.every_us else math.nan
     seconds = np.array([length * every for _, length in found], np.float64)
-    return lags, seconds, correlations[lags], np.full(len(lags), np.nan)
+    return lags, seconds, correlations[lags], shares[lags]
+
+
+def agreement(series: Series, most: int) -> tuple[Floats, Floats, Floats]:
+    """By lag, the strength, the number of pairs and the share of equal ones; -1 where the strength is undefined or below it."""
+    count = len(series)
+    most = min(most, max(0, count - 1))
+    present = ~np.isnan(series.values)
+    words, sizes = np.unique(series.values[present], return_counts=True)
+    strengths, pairs, shares = np.full(most + 1, -1.0), np.zeros(most + 1), np.full(most + 1, np.nan)
+    if present.sum() < LEAST_PAIRS or len(words) < 2:
+        return strengths, pairs, shares
+    if len(words) > MOST_SYMBOLS:
+        detail = f"PERIODS sees {len(words)} different symbols, more than {MOST_SYMBOLS}"
+        raise error(
+            "over_budget", detail=detail, hint="take fewer different values; PERIODIC_PATTERNS can be told its period"
+        )
+    chance = float(((sizes / sizes.sum()) ** 2).sum())
+    equal = np.sum([_own_pairs(series.values == word, most) for word in words], axis=0)
+    pairs = _own_pairs(present, most)
+    known = pairs >= np.maximum(LEAST_PAIRS, (count - np.arange(most + 1)) / 10)
+    shares[known] = equal[known] / pairs[known]
+    strengths[known] = np.maximum(-1.0, np.round((shares[known] - chance) / (1 - chance), 9))
+    strengths[0] = 1.0
+    return strengths, pairs, shares
+
+
+def _own_pairs(mask: npt.NDArray[np.bool_], most: int) -> Floats:
+    """By lag, how many elements of a mask have another so much later."""
+    size = 1 << (2 * len(mask) - 1).bit_length()
+    spectrum = np.fft.rfft(mask.astype(np.float64), size)
+    found: Floats = np.round(np.fft.irfft(np.conj(spectrum) * spectrum, size)[: most + 1])
+    return found
 
 
 def autocorrelation(values: Floats, most: int, detrend: bool) -> tuple[Floats, Floats]:

@@ -10,12 +10,13 @@ from penstock.operators.mining.anomalies import anomalies, anomaly, elements_nee
 from penstock.operators.mining.baseline import baseline
 from penstock.operators.mining.change_points import change_points
 from penstock.operators.mining.forecast import forecast, judged_from
+from penstock.operators.mining.frequent_sequences import frequent_sequences
 from penstock.operators.mining.periodic_patterns import periodic_patterns
 from penstock.operators.mining.periods import periods
-from penstock.operators.mining.series import Columns, Options, Series, elements
+from penstock.operators.mining.series import Columns, Options, elements
 from penstock.types import BIGINT, DOUBLE, Type, parse_type
 
-Kind = Literal["duration", "elements", "whole", "number", "flag", "word", "levels"]
+Kind = Literal["duration", "elements", "whole", "number", "flag", "word", "levels", "column"]
 """`elements` is a duration that is a multiple of `every`, or without `every` a number of readings."""
 MOST = 1_000_000
 
@@ -44,6 +45,8 @@ class Parameter:
             return "true or false"
         if self.kind == "levels":
             return "an ARRAY of numbers, ascending"
+        if self.kind == "column":
+            return "a column, or an expression of columns"
         if self.kind == "duration":
             return "a duration"
         if self.kind == "elements":
@@ -54,6 +57,9 @@ class Parameter:
 
 SLOT_FUNCTIONS = {"mean": "avg", "last": "last", "min": "min", "max": "max", "sum": "sum", "count": "count"}
 """How a slot gets its value: by the word of `slot`, the aggregate function."""
+SET = "set"
+"""That of symbols, where a slot has all that it has seen."""
+SYMBOLS = ("TEXT", "BOOLEAN", "INT", "BIGINT")
 EVERY = Parameter(
     "every",
     "duration",
@@ -79,11 +85,20 @@ class MiningFunction:
     result: Type | Callable[[Type], Type]
     sentence: str
     example: str
-    find: Callable[[Series, Options], Columns] | None = None
+    find: Callable[[Any, Options], Columns] | None = None  # in a series, or in many where it has `by`
     needs: Callable[[Options], int] = lambda options: 1
     takes: Literal["numbers", "vectors"] = "numbers"
+    symbols: tuple[
+        str, ...
+    ] = ()  # the types whose values it takes as they are, as symbols; numbers where `levels` are given
+    symbol_slot: str = "last"  # the word of a slot of symbols
     note: str = ""  # what EXPLAIN adds
     by_slots: bool = False  # it needs `every`
+
+    @property
+    def by(self) -> bool:
+        """Whether it sees a series per value of its argument `by`, instead of one."""
+        return any(parameter.kind == "column" for parameter in self.own)
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -118,6 +133,11 @@ _SCORING = (
 _ROBUST = Parameter("robust", "flag", "median and quartiles instead of mean and deviation", True)
 _QUIET = Parameter("quiet", "elements", "none is reported so soon after another one", 0, least=0)
 _SCORED = "at: TIMESTAMP, value: DOUBLE, expected: DOUBLE, lower: DOUBLE, upper: DOUBLE, score: DOUBLE"
+_LEVELS = Parameter(
+    "levels",
+    "levels",
+    "the symbol of a number is how many of these are at most the number; TEXT, BOOLEAN and whole numbers are symbols as they are",
+)
 _CAUSAL = "causal, each element is scored once, from those before it; exact"
 _TABLE = (
     MiningFunction(
@@ -174,11 +194,12 @@ _TABLE = (
         "PERIODS(ppm, every => 10 MINUTES)",
         periods,
         lambda options: 2 * int(options["repeats"]),
+        symbols=("TEXT", "BOOLEAN"),
     ),
     MiningFunction(
         "periodic_patterns",
         (
-            Parameter("levels", "levels", "a slot's symbol is how many of these are at most its value", required=True),
+            _LEVELS,
             Parameter("period", "elements", "the length of a period", least=2, usual="the first of PERIODS"),
             Parameter("phase", "elements", "how much later than 1970 periods are counted from", 0, least=0),
             Parameter(
@@ -195,6 +216,29 @@ _TABLE = (
         periodic_patterns,
         lambda options: 3 * int(options["period"] or 2),
         by_slots=True,
+        symbols=SYMBOLS,
+        symbol_slot=SET,
+    ),
+    MiningFunction(
+        "frequent_sequences",
+        (
+            Parameter("by", "column", "there is one sequence per value of it", required=True),
+            Parameter(
+                "share", "number", "the share of sequences in which a pattern occurs", 0.5, least=0.001, most=1.0
+            ),
+            Parameter("longest", "whole", "how many symbols a pattern has, at most", 5, least=2, most=100),
+            Parameter("gap", "whole", "how many elements may lie between two symbols of a pattern", 0, least=0),
+            Parameter("within", "elements", "how far apart the first and the last symbol may be"),
+            Parameter("collapse", "flag", "equal neighbours are one element", True),
+            Parameter("top", "whole", "how many are returned, at most", 20, most=1000),
+            _LEVELS,
+        ),
+        parse_type("ARRAY<STRUCT<items: ARRAY<TEXT>, streams: BIGINT, share: DOUBLE>>"),
+        "Which symbols follow each other in many sequences.",
+        "FREQUENT_SEQUENCES(ppm, by => location, every => 1 HOUR, levels => ARRAY[5, 10])",
+        frequent_sequences,
+        lambda options: 2,
+        symbols=SYMBOLS,
     ),
     MiningFunction(
         "change_points",

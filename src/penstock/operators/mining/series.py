@@ -22,19 +22,37 @@ class Series:
     """Slots of `every_us` microseconds by their beginnings or, where that is 0, single readings by their times.
 
     `values` has NaN where a slot has no reading. The first element has one. `before` counts the slots of the window in front
-    of it, none of which has a reading.
+    of it, none of which has a reading. With `words` the elements are symbols, or sets of them, and `values` their places there.
     """
 
     times: Ints
     values: Floats
     before: int = 0
     every_us: int = 0
+    words: tuple[Any, ...] = ()
 
     def __len__(self) -> int:
         return len(self.values)
 
 
 NOTHING = Series(np.empty(0, np.int64), np.empty(0))
+
+
+def symbols_of(series: Series, levels: tuple[float, ...] | None) -> tuple[Ints, Ints, tuple[Any, ...]]:
+    """The places of elements that have one, by number; their symbols, as places in the words that come last.
+
+    The symbol of a number is how many of the levels are at most the number.
+    """
+    at = np.flatnonzero(~np.isnan(series.values))
+    values = series.values[at]
+    if series.words or levels is None:
+        return at, values.astype(np.int64), series.words
+    return at, np.searchsorted(np.array(levels), values, side="right"), tuple(range(len(levels) + 1))
+
+
+def text_of(symbol: Any) -> str:
+    """A symbol as results have it."""
+    return str(symbol).lower() if isinstance(symbol, bool) else str(symbol)
 
 
 def elements(series: Series, options: Options) -> Columns:

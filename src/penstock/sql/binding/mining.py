@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 from sqlglot import exp
 
 from penstock.errors import error, suggest
-from penstock.operators.mining.registry import EVERY, FUNCTIONS, MiningFunction, Parameter
+from penstock.operators.mining.registry import EVERY, FUNCTIONS, SET, SLOT, MiningFunction, Parameter
 from penstock.sql.binding.coercion import Coercion
 from penstock.sql.nodes import Const, Duration, OwnWindow, Unnested
 from penstock.sql.positions import placed, span_of
@@ -39,7 +39,7 @@ def bind_mining(binder: Coercion, node: exp.Anonymous, scope: Scope) -> exp.Expr
     if len(values) != 1 or isinstance(values[0], exp.Star):
         detail = f"{function.name.upper()} takes one value"
         binder.fail(node, error("syntax_error", detail=detail, hint=_example(function)))
-    value = _value(binder, function, values[0], scope)
+    value = _value(binder, function, values[0], named, scope)
     every = _constant(binder, EVERY, named["every"], scope, 0) if "every" in named else None
     if function.by_slots and every is None:
         detail = f'{function.name.upper()} needs "every", the width of its slots'
@@ -47,6 +47,9 @@ def bind_mining(binder: Coercion, node: exp.Anonymous, scope: Scope) -> exp.Expr
     options = [
         _option(binder, p, named.get(p.name), scope, every) or _missing(binder, p, node) for p in function.parameters
     ]
+    if function.takes == "numbers" and is_symbol(value):
+        _check_symbols(binder, function, named)
+        options[-1] = constant(function.symbol_slot, TEXT, node)
     _check_season(binder, function, named, dict(zip((p.name for p in function.parameters), options, strict=True)))
     bound: exp.Expr = exp.Anonymous(this=function.name, expressions=[value, *options])
     bound.meta.update(aggregate=True, mining=True)
@@ -117,7 +120,21 @@ def _name_node(binder: Coercion, named: exp.Expr) -> exp.Expr:
     return found
 
 
-def _value(binder: Coercion, function: MiningFunction, node: exp.Expr, scope: Scope) -> exp.Expr:
+def is_symbol(value: exp.Expr) -> bool:
+    """Whether a series of a bound value is one of symbols: numbers are DOUBLE."""
+    return external(type_of(value)) != DOUBLE
+
+
+def _check_symbols(binder: Coercion, function: MiningFunction, named: Mapping[str, exp.Expr]) -> None:
+    if SLOT.name in named:
+        has = "all the symbols" if function.symbol_slot == SET else "the last symbol"
+        detail = f'"slot" says which number a slot has; here it has {has} of its readings'
+        binder.fail(named[SLOT.name], error("type_mismatch", detail=detail, hint='leave out "slot"'))
+
+
+def _value(
+    binder: Coercion, function: MiningFunction, node: exp.Expr, named: Mapping[str, exp.Expr], scope: Scope
+) -> exp.Expr:
     value = binder.bind(node, scope)
     type_ = external(type_of(value))
     name, found = function.name.upper(), show(type_of(value))
@@ -126,9 +143,17 @@ def _value(binder: Coercion, function: MiningFunction, node: exp.Expr, scope: Sc
             detail = f"{name} works on arrays of INT, BIGINT or DOUBLE, this is {found}"
             binder.fail(node, error("type_mismatch", detail=detail))
         return value
+    if type_.kind in function.symbols and type_of(value) != DURATION and "levels" not in named:
+        return value
     if type_.kind not in (*_NUMBERS, "DECIMAL") or type_of(value) == DURATION:
-        detail = f"{name} works on numbers, this is {found}"
+        detail = f"{name} works on numbers{' or on symbols' * bool(function.symbols)}, this is {found}"
+        if "TEXT" in function.symbols and "levels" in named:
+            detail = f'"levels" make symbols of numbers, this is {found}'
         binder.fail(node, error("type_mismatch", detail=detail))
+    if "levels" not in named and any(parameter.name == "levels" for parameter in function.parameters):
+        detail = f'{name} works on symbols, this is {found}; "levels" make symbols of numbers'
+        hint = "write levels => ARRAY[5, 10], and a symbol is how many of them a value reaches"
+        binder.fail(node, error("type_mismatch", detail=detail, hint=hint))
     return binder.coerce(value, DOUBLE)
 
 
@@ -155,7 +180,17 @@ def _option(
 ) -> exp.Expr | None:
     if node is None:
         return None
+    if parameter.kind == "column":
+        return _column(binder, parameter, node, scope)
     return constant(_constant(binder, parameter, node, scope, every), _TYPES[parameter.kind], node)
+
+
+def _column(binder: Coercion, parameter: Parameter, node: exp.Expr, scope: Scope) -> exp.Expr:
+    bound = binder.bind(node, scope)
+    if isinstance(bound, Const) or type_of(bound).kind in ("ARRAY", "STRUCT"):
+        detail = f'"{parameter.name}" takes a column of single values'
+        binder.fail(node, error("type_mismatch", detail=detail, hint=f"{parameter.sentence}, such as of a sensor"))
+    return bound
 
 
 def _constant(binder: Coercion, parameter: Parameter, node: exp.Expr, scope: Scope, every: int | None) -> Any:
@@ -226,6 +261,12 @@ def _levels(binder: Coercion, parameter: Parameter, node: exp.Expr, scope: Scope
 
 
 def options_of(call: exp.Expr) -> dict[str, Any]:
-    """The named arguments of a bound call, with their defaults."""
+    """The constants among the named arguments of a bound call, with their defaults."""
     parameters = FUNCTIONS[call.name].parameters
-    return {p.name: c.value for p, c in zip(parameters, call.expressions[1:], strict=True)}
+    return {p.name: c.value for p, c in zip(parameters, call.expressions[1:], strict=True) if p.kind != "column"}
+
+
+def by_argument(call: exp.Expr) -> exp.Expr | None:
+    """The argument `by` of a bound call."""
+    parameters = FUNCTIONS[call.name].parameters
+    return next((c for p, c in zip(parameters, call.expressions[1:], strict=True) if p.kind == "column"), None)

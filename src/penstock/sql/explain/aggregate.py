@@ -93,6 +93,7 @@ def _lines(plan: AggregatePlan, conditions: list[str]) -> list[str]:
     lines += [f"  {line}" for line in conditions]
     keys = plan.keys if plan.picking is None else plan.keys[: plan.picking.outer]
     lines.append("  groups: " + (", ".join(show(key) for key in keys) or "one"))
+    lines += [f"  sequences: one per {show(key)} of a group" for key in plan.by]
     lines += _picking_lines(plan)
     lines.append("  aggregates: " + ", ".join(names[aggregate_name(i)] for i in range(len(plan.aggregates))))
     lines += [*_promise_lines(plan), *_series_lines(plan)]
@@ -187,7 +188,8 @@ def _series_lines(plan: AggregatePlan) -> list[str]:
     kept: dict[str, None] = {}
     for call in plan.aggregates:
         if call.every_us:
-            slot = SLOT_FUNCTIONS[str(dict(call.options)["slot"])].upper()
+            word = str(dict(call.options)["slot"])
+            slot = SLOT_FUNCTIONS.get(word, word).upper()
             kept[f"  series: {slot}({_series_value(call)}) every {format_duration(call.every_us)}, whole slots"] = None
         elif call.options:
             kept[f"  series: {_series_value(call)}, each reading"] = None

@@ -404,6 +404,7 @@ class AggregatePlan(KernelPlan):
     picking: CorrelatedGroups | None = None  # of a correlated aggregate with keys or panes
     scalars: tuple[ScalarSubquery, ...] = ()  # their values stand in `outputs`, `having` and `sorted`
     unnest: Expr | None = None
+    by: tuple[Expr, ...] = ()  # one where a function sees a series per value of it: cells have it as a further key
 
     @property
     def columns(self) -> tuple[tuple[str, Type], ...]:

@@ -268,6 +268,7 @@ _PLANS = {
         Part("picking", "picking", _row(nodes.CorrelatedGroups, inner=_PLAINS, outer=_PLAIN, rows=_PLAIN), sparse=True),
         Part("scalars", "scalars", _each(_row(nodes.ScalarSubquery, plan=_PLAN, inherits=_PLAIN)), sparse=True),
         Part("unnest", "unnest", _EXPR, sparse=True),
+        Part("by", "by", _each(_EXPR), sparse=True),
     ),
     nodes.JoinAggregatePlan.operator: _record(
         nodes.JoinAggregatePlan, Part("join", "join", _PLAN), Part("top", "top", _PLAN)

@@ -43,7 +43,7 @@ def size_of(value: Any) -> int:
     """Bytes of a value and of what is in it; NULL takes none."""
     if value is None:
         return 0
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return sys.getsizeof(value) + sum(map(size_of, value))
     if isinstance(value, dict):
         return sys.getsizeof(value) + sum(map(size_of, value.values()))

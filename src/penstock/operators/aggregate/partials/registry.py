@@ -13,13 +13,13 @@ from penstock.operators.aggregate.partials.correlated import Correlated
 from penstock.operators.aggregate.partials.ends import Ends, ObjectEnds
 from penstock.operators.aggregate.partials.extremes import Extremes, OrderedExtremes
 from penstock.operators.aggregate.partials.sums import Count, DecimalTotal, Moments, Pairs, Total
-from penstock.operators.aggregate.partials.value_lists import Distinct, Percentile, TimeWeighted
+from penstock.operators.aggregate.partials.value_lists import Distinct, Percentile, SymbolLists, TimeWeighted
 from penstock.operators.aggregate.partials.vectors import Vectors
 from penstock.types import Type
 
 PARTIALS: tuple[type[Partial], ...] = (
     *(Count, Total, DecimalTotal, Extremes, OrderedExtremes, Moments, Ends, ObjectEnds, Pairs),
-    *(Distinct, Percentile, TimeWeighted, Correlated, Vectors),
+    *(Distinct, Percentile, TimeWeighted, SymbolLists, Correlated, Vectors),
 )
 _BY_NAME = {partial.name: partial for partial in PARTIALS}
 

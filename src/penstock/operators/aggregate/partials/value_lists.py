@@ -63,7 +63,7 @@ class ValueLists(Partial):
         if name != "values":
             return super().to_arrow(name, field)
         parts = [part for part in field if part is not None]
-        items = np.concatenate(parts) if parts else np.empty(0)
+        items = np.concatenate(parts) if parts else np.empty(0, object)
         ends = np.cumsum([0, *(0 if part is None else len(part) for part in field)])
         if items.dtype == object:
             flat = pa.array(items.tolist(), self.item_type())
@@ -232,6 +232,38 @@ class TimeWeighted(ValueLists):
             for part, end in zip(state["values"], np.broadcast_to(parameter, len(state["size"])), strict=True)
         ]
         return pa.array(found, type_.to_arrow(), from_pandas=False)
+
+
+class SymbolLists(ValueLists):
+    """Every value with its time and its place in the log, for sequences of symbols: TEXT, BOOLEAN and whole numbers."""
+
+    name = "symbols"
+    functions = frozenset({"symbols"})
+    kinds = frozenset({"TEXT", "BOOLEAN", "INT", "BIGINT"})
+
+    def convert(self, values: pa.Array) -> Numbers:
+        return objects_of(values)
+
+    def column(self, values: Values) -> Numbers:
+        rows = zip(values.times.tolist(), values.positions.tolist(), values.numbers[0].tolist(), strict=True)
+        return _as_objects(list(rows))
+
+    def item_type(self) -> pa.DataType:
+        parts = [("ts", pa.int64()), ("position", pa.int64()), ("value", self.types[0].to_arrow())]
+        return pa.struct(parts)
+
+    def items_of(self, flat: pa.Array) -> Numbers:
+        return _as_objects(list(zip(*(part.to_pylist() for part in flat.flatten()), strict=True)))
+
+    def nbytes(self, state: State) -> int:
+        return super().nbytes(state) + item_bytes(state["values"])
+
+    def finish(self, function: str, state: State, type_: Type, parameter: Any = None) -> pa.Array:
+        raise AssertionError("mining functions see the readings themselves")
+
+
+def _as_objects(rows: list[tuple[int, int, Any]]) -> Numbers:
+    return np.fromiter(rows, object, len(rows))
 
 
 def time_weighted(readings: Numbers, end: float) -> float:

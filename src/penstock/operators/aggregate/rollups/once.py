@@ -37,7 +37,7 @@ class OneShotAggregateAt(AggregateAt):
     def _look(
         self, log_reader: LogReader, measures: tuple[Measure, ...], look: CellRange
     ) -> tuple[dict[Measure, list[CellSum]], Groups]:
-        panes, groups = self.plan.panes, Groups.by(self.plan.keys)
+        panes, groups = self.plan.panes, Groups.by(family_of(self.plan).keys)
         width = plan_width(self.plan) if panes is None or self.plan.has_series else panes.pane
         keep = InPeriods(((-FOREVER, FOREVER),), look.low, look.high)
         positions = log_reader.ranges(look.floor, look.head, look.low, look.high)

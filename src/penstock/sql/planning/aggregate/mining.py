@@ -12,7 +12,7 @@ from penstock.expr.expression import Call, Expr, Literal
 from penstock.expr.windows import EVERYTHING, FOREVER, RowsWindow, TimeWindow, Window
 from penstock.operators.mining.registry import FUNCTIONS, MiningFunction
 from penstock.sql.binding.context import BoundQuery, Collected, SelectContext
-from penstock.sql.binding.mining import is_mining_call, options_of
+from penstock.sql.binding.mining import by_argument, is_mining_call, options_of
 from penstock.sql.kernel_expressions import lower
 from penstock.sql.nodes import OwnWindow, Unnested
 from penstock.sql.plan import AggregateCall
@@ -37,6 +37,8 @@ def mining_call(node: exp.Expr, condition: Expr | None) -> AggregateCall:
         vector = value if condition is None else Call("case", (condition, value, nothing), value.type)
         return AggregateCall(node.name, (vector,), type_)
     options = options_of(node)
+    if value.type != DOUBLE:
+        return AggregateCall(node.name, _symbols(value, options, condition), type_, options=tuple(options.items()))
     finite: Expr = Call("eq", (Call("sub", (value, value), DOUBLE), Literal(0.0, DOUBLE)), BOOLEAN)
     if condition is not None:
         finite = Call("and", (condition, finite), BOOLEAN)
@@ -47,12 +49,38 @@ def mining_call(node: exp.Expr, condition: Expr | None) -> AggregateCall:
     return AggregateCall(node.name, arguments, type_, options=tuple(options.items()))
 
 
+def by_of(node: exp.Expr) -> tuple[Expr, ...]:
+    """The argument `by` of a call of a mining function, if it has one."""
+    by = by_argument(node) if is_mining_call(node) else None
+    return () if by is None else (lower(by),)
+
+
+def _symbols(value: Expr, options: dict[str, Any], condition: Expr | None) -> tuple[Expr, ...]:
+    """The readings of symbols that count: all but NULL."""
+    if options["every"] is not None and options["slot"] == "last":
+        known: Expr = Call("not", (Call("is_null", (value,), BOOLEAN),), BOOLEAN)
+        if condition is not None:
+            known = Call("coalesce", (Call("and", (condition, known), BOOLEAN), Literal(False, BOOLEAN)), BOOLEAN)
+        return value, known
+    return (value if condition is None else Call("case", (condition, value, Literal(None, value.type)), value.type),)
+
+
 def settle_mining(collected: Collected) -> None:
     """Refuse calls that do not fit their window, and give those without a history half of it."""
     for context in collected.contexts if collected.mines else ():
         for node in list(mining_calls(context)):
             _settle(context, node)
+        _check_by(context)
         _check_unnest(context)
+
+
+def _check_by(context: SelectContext) -> None:
+    """Refuse a second `by`: cells have the values of one."""
+    found = [by for by in map(by_argument, mining_calls(context)) if by is not None]
+    for by in found[1:]:
+        if by != found[0]:
+            hint = "write a query for each"
+            context.fail(by, error("not_supported", feature='a second "by" in a SELECT', hint=hint))
 
 
 def _check_unnest(context: SelectContext) -> None:

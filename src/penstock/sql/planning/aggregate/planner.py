@@ -32,7 +32,7 @@ from penstock.sql.plan import (
     key_name,
     scalar_name,
 )
-from penstock.sql.planning.aggregate.mining import mining_call
+from penstock.sql.planning.aggregate.mining import by_of, mining_call
 from penstock.sql.planning.aggregate.windows import UNREGISTERED, last
 from penstock.sql.planning.relations import all_of
 from penstock.sql.planning.row_order import refuse_distinct, sorting_of
@@ -118,6 +118,7 @@ def plan_of_rows(bound: BoundQuery, query: exp.Select, taken: AggregateCalls) ->
         panes=taken.panes,
         own_windows=tuple(taken.own_windows) if any(taken.own_windows) else (),
         unnest=taken.unnest,
+        by=taken.by,
     )
 
 
@@ -125,7 +126,12 @@ def without_functions(
     plan: AggregatePlan, reason: str = "aggregates with user functions run as Spark SQL"
 ) -> AggregatePlan:
     """The plan, or NotCovered where it calls users' functions."""
-    found = [*plan.keys, *(a for call in plan.aggregates for a in call.arguments), *(o.expr for o in plan.outputs)]
+    found = [
+        *plan.keys,
+        *plan.by,
+        *(a for call in plan.aggregates for a in call.arguments),
+        *(o.expr for o in plan.outputs),
+    ]
     found += [o.expr for o in plan.sorted.hidden] if plan.sorted is not None else []
     found += [e for e in (plan.static_predicate, plan.stream_predicate, plan.having) if e is not None]
     if any(calls_user(e) for e in found):
@@ -140,6 +146,7 @@ class AggregateCalls:
         self.aggregates: list[AggregateCall] = []
         self.own_windows: list[int | None] = []
         self.keys: list[exp.Expr] = []
+        self.by: tuple[Expr, ...] = ()
         self.unnest: Expr | None = None  # the array whose elements rows come for
         self._edges = edges
         self.panes = None if edges is None else Panes(edges.width_us, edges.step_us)
@@ -188,6 +195,7 @@ class AggregateCalls:
         own = node.this if isinstance(node, exp.Filter) else node
         if isinstance(node, exp.Filter | OwnWindow | exp.WithinGroup) or is_aggregate(node):
             plain = own.this if isinstance(own, OwnWindow) else own
+            self.by = by_of(plain) or self.by  # all calls have the same
             aggregate = self.call(plain, node if isinstance(node, exp.Filter) else None)
             call = (aggregate, own.us if isinstance(own, OwnWindow) else None)
             known = list(zip(self.aggregates, self.own_windows, strict=True))
@@ -337,5 +345,5 @@ def renamed(plan: AggregatePlan, columns: Mapping[str, Expr]) -> AggregatePlan:
         None if condition is None else substituted(condition, columns)
         for condition in (plan.static_predicate, plan.stream_predicate)
     )
-    keys = tuple(substituted(key, columns) for key in plan.keys)
-    return replace(plan, keys=keys, aggregates=aggregates, static_predicate=static, stream_predicate=stream)
+    keys, by = (tuple(substituted(key, columns) for key in each) for each in (plan.keys, plan.by))
+    return replace(plan, keys=keys, by=by, aggregates=aggregates, static_predicate=static, stream_predicate=stream)
