@@ -395,3 +395,33 @@ def periodic_patterns(
         }
         for pattern, true in ordered
     ]
+
+
+def mean_and_deviation(values: list[float]) -> tuple[float, float]:
+    mean = math.fsum(values) / len(values)
+    return mean, math.sqrt(math.fsum((value - mean) ** 2 for value in values) / len(values))
+
+
+def distance(ones: list[float], twos: list[float], normalise: bool) -> float:
+    """How far two stretches of the same length are from each other."""
+    if not normalise:
+        return round(math.dist(ones, twos), 9)
+    (one, first), (two, second) = mean_and_deviation(ones), mean_and_deviation(twos)
+    constant = [d <= 1e-9 * max(1.0, abs(m)) for m, d in ((one, first), (two, second))]
+    if any(constant):
+        return 0.0 if all(constant) else math.sqrt(len(ones))
+    products = math.fsum((a - one) * (b - two) for a, b in zip(ones, twos, strict=True))
+    return math.sqrt(2 * len(ones) * (1 - round(products / (len(ones) * first * second), 9)))
+
+
+def matches(series: Elements, shape: list[float], top: int = 3, normalise: bool = True) -> list[dict[str, Value]]:
+    size, found = len(shape), []
+    for i in range(len(series.values) - size + 1):
+        own = [value for value in series.values[i : i + size] if value is not None]
+        if len(own) == size:
+            found.append((distance(own, shape, normalise), i))
+    chosen: list[tuple[float, int]] = []
+    for each in sorted(found):
+        if len(chosen) < top and all(abs(each[1] - other) > size / 2 for _, other in chosen):
+            chosen.append(each)
+    return [{"at": series.times[i], "distance": d} for d, i in chosen]

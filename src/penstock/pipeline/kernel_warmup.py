@@ -162,13 +162,16 @@ def approximations() -> None:
 
 
 def mining() -> None:
-    """Every function of a series, once on so many elements as all of them need: answers find it in the server."""
+    """Every function of a series, with both values of its flags, on as many elements as all of them need: answers find it in the server."""
     times = np.arange(8 * _ROWS)
     series = Series(times, times.astype(np.float64), _ROWS, 1)
     for function in FUNCTIONS.values():
         options = {p.name: p.default if p.default is not None else 2 for p in function.parameters} | {"levels": (2.0,)}
+        options["shape"] = (1.0, 2.0)
+        others = {p.name: not p.default for p in function.parameters if p.kind == "flag"}
         if function.find is not None:
             function.find(series, options)
+            function.find(series, {**options, **others})
 
 
 OF_WORKERS = (selections, joins_by_key, joins_by_value, joins_by_hash, joins_together, slices, approximations, ingest)

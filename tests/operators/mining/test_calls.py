@@ -57,6 +57,14 @@ REFUSED = [
     ("PERIODIC_PATTERNS(value, every => 1 SECOND, levels => ARRAY[2, 1])", "type_mismatch", None, "ascending"),
     ("PERIODIC_PATTERNS(value, every => 1 SECOND, levels => ARRAY[id])", "type_mismatch", None, "constant"),
     ("PERIODIC_PATTERNS(value, every => 1 SECOND, levels => 3)", "type_mismatch", "3", "an ARRAY of 1 to 100 numbers"),
+    ("MATCHES(value, every => 1 SECOND)", "syntax_error", None, '"shape"'),
+    ("MATCHES(value, shape => ARRAY[1, 2, 3])", "type_mismatch", "1, 2, 3", "an ARRAY of 4 to 4096 numbers"),
+    ("MATCHES(value, shape => 3)", "type_mismatch", "3", "an ARRAY of 4 to 4096 numbers"),
+    ("MATCHES(value, shape => ARRAY[1, 2, NULL, 4])", "type_mismatch", None, "numbers, as a constant"),
+    ("MATCHES(value, shape => ARRAY['a', 'b', 'c', 'd'])", "type_mismatch", None, "numbers, as a constant"),
+    ("MATCHES(value, shape => ARRAY[1, 2, 3, id])", "type_mismatch", None, "numbers, as a constant"),
+    ("MATCHES(value, every => 2 MINUTES, shape => ARRAY[1, 2, 3, 2, 1])", "invalid_window", None, "12m long"),
+    ("MATCHES(place, shape => ARRAY[1, 2, 3, 4])", "type_mismatch", "place", None),
     ("UNNEST(place)", "not_supported", "UNNEST(place)", "UNNEST(ANOMALIES("),
     ("UNNEST(ANOMALY(value, history => 30))", "type_mismatch", None, "(call).field"),
     ("UNNEST(SERIES(value)), UNNEST(SERIES(value, every => 1 MINUTE))", "not_supported", None, "a query for each"),
@@ -138,6 +146,18 @@ def test_explain_names_the_series_and_the_arguments(pipe: Pipe) -> None:
     assert "  aggregates: series(value, every 1m, slot max), series(value)" in lines
     assert "  series: MAX(value) every 1m, whole slots" in lines
     assert "  series: value, each reading" in lines
+
+
+def test_explain_shows_a_shape_by_its_first_numbers(pipe: Pipe) -> None:
+    for name, shape in (("short", range(4)), ("long", range(96))):
+        call = f"MATCHES(value, shape => ARRAY[{', '.join(map(str, shape))}])"
+        pipe.db.execute(f"CREATE QUERY {name} AS SELECT {call} AS a FROM probes {WINDOW}")
+    (short,), (long,) = (
+        [line for line in pipe.db.execute(f"EXPLAIN {name}").table.column("plan").to_pylist() if "aggregates:" in line]
+        for name in ("short", "long")
+    )
+    assert short == "  aggregates: matches(value, shape [0, 1, 2, 3])"
+    assert long == "  aggregates: matches(value, shape [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, .. 96 numbers])"
 
 
 def test_a_query_keeps_its_arguments_across_a_restart(pipe: Pipe) -> None:

@@ -10,12 +10,13 @@ from penstock.operators.mining.anomalies import anomalies, anomaly, elements_nee
 from penstock.operators.mining.baseline import baseline
 from penstock.operators.mining.change_points import change_points
 from penstock.operators.mining.forecast import forecast, judged_from
+from penstock.operators.mining.matches import matches
 from penstock.operators.mining.periodic_patterns import periodic_patterns
 from penstock.operators.mining.periods import periods
 from penstock.operators.mining.series import Columns, Options, Series, elements
 from penstock.types import BIGINT, DOUBLE, Type, parse_type
 
-Kind = Literal["duration", "elements", "whole", "number", "flag", "word", "levels"]
+Kind = Literal["duration", "elements", "whole", "number", "flag", "word", "levels", "shape"]
 """`elements` is a duration that is a multiple of `every`, or without `every` a number of readings."""
 MOST = 1_000_000
 
@@ -44,6 +45,8 @@ class Parameter:
             return "true or false"
         if self.kind == "levels":
             return "an ARRAY of numbers, ascending"
+        if self.kind == "shape":
+            return f"an ARRAY of {self.least:g} to {self.most:g} numbers"
         if self.kind == "duration":
             return "a duration"
         if self.kind == "elements":
@@ -223,6 +226,19 @@ _TABLE = (
         forecast,
         lambda options: judged_from(options) + 1,
         by_slots=True,
+    ),
+    MiningFunction(
+        "matches",
+        (
+            Parameter("shape", "shape", "what is looked for, a number per element", least=4, most=4096, required=True),
+            Parameter("top", "whole", "how many are returned, at most", 3, most=1000),
+            Parameter("normalise", "flag", "only the course counts, neither height nor size", True),
+        ),
+        parse_type("ARRAY<STRUCT<at: TIMESTAMP, distance: DOUBLE>>"),
+        "Where the series looks like a shape, the nearest first.",
+        "MATCHES(ppm, every => 10 MINUTES, shape => ARRAY[0, 1, 3, 1, 0])",
+        matches,
+        lambda options: len(options["shape"]),
     ),
     MiningFunction(
         "vector_sum",

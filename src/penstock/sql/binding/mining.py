@@ -19,7 +19,7 @@ from penstock.types import BIGINT, BOOLEAN, DOUBLE, TEXT, Type, format_duration
 
 _NUMBERS = ("INT", "BIGINT", "DOUBLE")
 _TYPES = {"duration": BIGINT, "elements": BIGINT, "whole": BIGINT, "number": DOUBLE, "flag": BOOLEAN, "word": TEXT}
-_TYPES["levels"] = Type("ARRAY", element=DOUBLE)
+_TYPES["levels"] = _TYPES["shape"] = Type("ARRAY", element=DOUBLE)
 _MOST_LEVELS = 100
 _NAMED = (exp.Kwarg, exp.PropertyEQ)
 
@@ -164,6 +164,8 @@ def _constant(binder: Coercion, parameter: Parameter, node: exp.Expr, scope: Sco
         return _word(binder, parameter, node)
     if parameter.kind == "levels":
         return _levels(binder, parameter, node, scope)
+    if parameter.kind == "shape":
+        return _shape(binder, parameter, node, scope)
     timed = parameter.kind == "duration" or (parameter.kind == "elements" and every is not None)
     bound = binder.bind(node, scope)
     if timed and isinstance(bound, Const) and type_of(bound) == TEXT:
@@ -216,13 +218,26 @@ def _word(binder: Coercion, parameter: Parameter, node: exp.Expr) -> str:
 
 def _levels(binder: Coercion, parameter: Parameter, node: exp.Expr, scope: Scope) -> tuple[float, ...]:
     """Numbers in ascending order."""
-    found = [binder.bind(each, scope) for each in node.expressions] if isinstance(node, exp.Array) else []
-    values = [each.value for each in found if isinstance(each, Const) and type_of(each).kind in _NUMBERS]
-    levels = tuple(float(value) for value in values if value is not None)
+    levels = _numbers(binder, node, scope)
     ascending = all(low < high for low, high in pairwise(levels))
-    if not levels or len(levels) < len(found) or not ascending or len(levels) > _MOST_LEVELS:
+    if not levels or not ascending or len(levels) > _MOST_LEVELS:
         _refuse(binder, parameter, node, f"an ARRAY of 1 to {_MOST_LEVELS} numbers in ascending order")
     return levels
+
+
+def _shape(binder: Coercion, parameter: Parameter, node: exp.Expr, scope: Scope) -> tuple[float, ...]:
+    shape = _numbers(binder, node, scope)
+    if not parameter.least <= len(shape) <= parameter.most:
+        _refuse(binder, parameter, node, parameter.takes)
+    return shape
+
+
+def _numbers(binder: Coercion, node: exp.Expr, scope: Scope) -> tuple[float, ...]:
+    """The numbers of an array of constants; none where it is anything else."""
+    found = [binder.bind(each, scope) for each in node.expressions] if isinstance(node, exp.Array) else []
+    values = [each.value for each in found if isinstance(each, Const) and type_of(each).kind in _NUMBERS]
+    numbers = tuple(float(value) for value in values if value is not None)
+    return numbers if len(numbers) == len(found) else ()
 
 
 def options_of(call: exp.Expr) -> dict[str, Any]:

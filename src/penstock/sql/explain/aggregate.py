@@ -176,9 +176,14 @@ def _options(call: AggregateCall) -> str:
     return "".join(said)
 
 
+_FEW = 10
+"""So many numbers of an array are shown."""
+
+
 def _shown(value: Any) -> str:
     if isinstance(value, tuple):
-        return "[" + ", ".join(f"{each:g}" for each in value) + "]"
+        few = [f"{each:g}" for each in value[:_FEW]]
+        return "[" + ", ".join(few) + f", .. {len(value)} numbers" * (len(value) > _FEW) + "]"
     return str(value).lower() if isinstance(value, bool | str) else f"{value:g}"
 
 
