@@ -114,7 +114,7 @@ def test_a_baseline_is_that_of_the_definition(elements: mining.Elements, season:
     assert same([list(line) for line in found("baseline", elements, {"season": season, "level": level})], truth)
 
 
-@pytest.mark.parametrize("name", [name for name, function in FUNCTIONS.items() if function.find is not None])
+@pytest.mark.parametrize("name", [name for name, function in FUNCTIONS.items() if function.takes == "numbers"])
 def test_no_elements_give_an_empty_result(name: str) -> None:
     nothing = mining.Elements([], [], 0, EVERY)
     options = {p.name: p.default if p.default is not None else 20 for p in FUNCTIONS[name].own} | {"levels": (1.0,)}
@@ -262,7 +262,7 @@ USUAL: dict[str, dict[str, Any]] = {
     "forecast": {"season": 6, "ahead": 8},
     "matches": {"shape": (0.0, 1.0, 4.0, 1.0, 0.0)},
 }
-OF_SERIES = [name for name, function in FUNCTIONS.items() if function.find is not None]
+OF_SERIES = [name for name, function in FUNCTIONS.items() if function.takes == "numbers"]
 
 
 @pytest.mark.parametrize("name", OF_SERIES)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -11,12 +11,14 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.cancellation import check
-from penstock.errors import error
+from penstock.errors import error, expect
 from penstock.expr.windows import FOREVER
 from penstock.operators.aggregate.partials.base import Ints, Numbers, State
 from penstock.operators.aggregate.partials.cell_sums import CombinedCells
+from penstock.operators.aggregate.partials.samples import Samples
 from penstock.operators.aggregate.shape import Measure, measure_of
 from penstock.operators.mining.registry import FUNCTIONS, SLOT_FUNCTIONS
+from penstock.operators.mining.sample import Sample
 from penstock.operators.mining.series import NOTHING, Columns, Series
 from penstock.sql.plan import AggregateCall, AggregatePlan
 from penstock.types import DOUBLE, TIMESTAMP, Type
@@ -40,7 +42,7 @@ def with_series(
 
     A window cuts slots and no other cell, so a series may lack lines that other measures have.
     """
-    words = {measure_of(call): str(dict(call.options)["slot"]) for call in plan.aggregates if call.options}
+    words = {measure_of(call): str(dict(call.options).get("slot")) for call in plan.aggregates if call.options}
     room, found = span.most_elements, dict(whole)
     for measure, word in words.items():
         if measure.every_us:
@@ -168,7 +170,10 @@ def find_all(call: AggregateCall, state: State, count: int) -> pa.Array:
     """What a mining function finds in each of `count` lines."""
     function, options = FUNCTIONS[call.function], dict(call.options)
     assert function.find is not None
-    if _SERIES in state:
+    series: Sequence[Series | Sample]
+    if function.takes == "points":
+        series = expect(Samples, measure_of(call).make()).samples(state)
+    elif _SERIES in state:
         series = [each or NOTHING for each in state[_SERIES]]
     elif call.every_us:
         series = [NOTHING] * count  # there are no lines

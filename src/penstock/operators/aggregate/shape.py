@@ -12,6 +12,7 @@ from penstock.expr.expression import Expr, columns_of, is_static, to_json
 from penstock.operators.aggregate.partials.base import Partial
 from penstock.operators.aggregate.partials.cell_sums import CellRange, Panes
 from penstock.operators.aggregate.partials.registry import approximate_name, make_partial, partial_for
+from penstock.operators.aggregate.partials.samples import sample_name
 from penstock.operators.mining.registry import SLOT_FUNCTIONS
 from penstock.sql.plan import AggregateCall, AggregatePlan
 
@@ -65,7 +66,9 @@ def family_of(plan: AggregatePlan) -> Family:
 
 
 def measure_of(aggregate: AggregateCall) -> Measure:
-    function = aggregate.function
+    function, sample = aggregate.function, dict(aggregate.options).get("sample")
+    if sample is not None:
+        return Measure(sample_name(sample), aggregate.arguments)
     if aggregate.options:
         function = SLOT_FUNCTIONS[str(dict(aggregate.options)["slot"])] if aggregate.every_us else "twa"
     partial = partial_for(function, tuple(a.type for a in aggregate.arguments))

@@ -9,11 +9,12 @@ from typing import Any, Literal
 from penstock.operators.mining.anomalies import anomalies, anomaly, elements_needed
 from penstock.operators.mining.baseline import baseline
 from penstock.operators.mining.change_points import change_points
+from penstock.operators.mining.clusters import clusters
 from penstock.operators.mining.forecast import forecast, judged_from
 from penstock.operators.mining.matches import matches
 from penstock.operators.mining.periodic_patterns import periodic_patterns
 from penstock.operators.mining.periods import periods
-from penstock.operators.mining.series import Columns, Options, Series, elements
+from penstock.operators.mining.series import Columns, Options, elements
 from penstock.types import BIGINT, DOUBLE, Type, parse_type
 
 Kind = Literal["duration", "elements", "whole", "number", "flag", "word", "levels", "shape"]
@@ -72,7 +73,8 @@ SLOT = Parameter(
 
 @dataclass(frozen=True, slots=True)
 class MiningFunction:
-    """One function. `takes`: numbers, which become a series; or vectors, arrays of numbers, which have a partial of their own.
+    """One function. `takes`: numbers, which become a series; points, rows of numbers or of an array, of which a sample is kept; or vectors,
+    arrays of numbers, which have a partial of their own. In front of points stands the first of the function's own parameters.
 
     `result` is a type for every argument, or finds it. `needs` says how many elements a window has to hold, at least.
     """
@@ -82,15 +84,25 @@ class MiningFunction:
     result: Type | Callable[[Type], Type]
     sentence: str
     example: str
-    find: Callable[[Series, Options], Columns] | None = None
+    find: Callable[[Any, Options], Columns] | None = None  # in a `Series` or a `Sample`
     needs: Callable[[Options], int] = lambda options: 1
-    takes: Literal["numbers", "vectors"] = "numbers"
-    note: str = ""  # what EXPLAIN adds
+    takes: Literal["numbers", "points", "vectors"] = "numbers"
+    note: str | Callable[[Options], str] = ""  # what EXPLAIN adds
     by_slots: bool = False  # it needs `every`
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
         return (*self.own, EVERY, SLOT) if self.takes == "numbers" else self.own
+
+    @property
+    def signature(self) -> tuple[str, ...]:
+        """Its arguments by place, as the reference shows them."""
+        if self.takes == "points":
+            return (self.own[0].name, "x", "..")
+        return ("x",) if self.takes == "numbers" else ("a",)
+
+    def note_of(self, options: Options) -> str:
+        return self.note if isinstance(self.note, str) else self.note(options)
 
     def result_of(self, argument: Type) -> Type:
         return self.result if isinstance(self.result, Type) else self.result(argument)
@@ -99,6 +111,11 @@ class MiningFunction:
 def _sums_of(argument: Type) -> Type:
     whole = argument.element is not None and argument.element.kind != "DOUBLE"
     return Type("ARRAY", element=BIGINT if whole else DOUBLE)
+
+
+def _sampled(options: Options) -> str:
+    share = 50 / options["sample"] ** 0.5
+    return f"exact; approximate once a group has more than {options['sample']} rows, its shares to {share:.2g} % (one sigma)"
 
 
 _SEASON = Parameter("season", "elements", "the length of a season, such as 1 DAY", least=2)
@@ -239,6 +256,22 @@ _TABLE = (
         "MATCHES(ppm, every => 10 MINUTES, shape => ARRAY[0, 1, 3, 1, 0])",
         matches,
         lambda options: len(options["shape"]),
+    ),
+    MiningFunction(
+        "clusters",
+        (
+            Parameter("k", "whole", "how many clusters, at most", most=100, required=True),
+            Parameter(
+                "sample", "whole", "how many rows of a group are looked at, at most", 10_000, least=10, most=100_000
+            ),
+            Parameter("scale", "flag", "dimensions count in units of their deviation", True),
+        ),
+        parse_type("ARRAY<STRUCT<size: BIGINT, share: DOUBLE, center: ARRAY<DOUBLE>, radius: DOUBLE>>"),
+        "Groups of rows that are near to each other, the largest first.",
+        "CLUSTERS(3, ppm, celsius)",
+        clusters,
+        takes="points",
+        note=_sampled,
     ),
     MiningFunction(
         "vector_sum",
