@@ -180,10 +180,9 @@ def _mining() -> list[str]:
     lines = ["", "## Mining", "", "Aggregates of a series, with [named arguments](sql/mining.md).", ""]
     lines += ["| function | gives | what it is |", "| --- | --- | --- |"]
     for function in FUNCTIONS.values():
-        takes = "x" if function.takes == "numbers" else "a"
-        names = "".join(f", {parameter.name}" for parameter in function.own)
+        names = ", ".join((*function.signature, *(p.name for p in function.own if p.name not in function.signature)))
         result = str(function.result) if isinstance(function.result, Type) else "ARRAY of BIGINT or DOUBLE"
-        lines.append(f"| `{function.name}({takes}{names})` | `{result}` | {_cell(function.sentence)} |")
+        lines.append(f"| `{function.name}({names})` | `{result}` | {_cell(function.sentence)} |")
     lines += ["", "| argument of | name | takes | default | what it is |", "| --- | --- | --- | --- | --- |"]
     every_function = [("all of a series", parameter) for parameter in (EVERY, SLOT)]
     own = [(f"`{f.name}`", parameter) for f in FUNCTIONS.values() for parameter in f.own]

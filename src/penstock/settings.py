@@ -92,11 +92,11 @@ class Settings:
     )
     exact_values_max: int = _setting(
         5_000_000,
-        "Most values that an exact DISTINCT, percentile, TWA, series of readings or VECTOR_SUM keeps one by one, in all groups; beyond it those queries fail.",
+        "Most values that an exact DISTINCT, percentile, TWA, series of readings, VECTOR_SUM or CLUSTERS keeps one by one, in all groups; beyond it those queries fail.",
     )
     series_slots_max: int = _setting(
         4_000_000,
-        "Most slots or readings of the series that SERIES and other mining functions see in one answer, in all groups.",
+        "Most slots, readings or rows of samples that SERIES and other mining functions see in one answer, in all groups.",
     )
     answer_read_max_rows: int = _setting(
         200_000,

@@ -518,3 +518,204 @@ def _occurring(
             if len(places) < longest and (within is None or apart <= within):
                 waiting.append([*places, place])
     return found
+
+
+def mean_and_deviation(values: list[float]) -> tuple[float, float]:
+    mean = math.fsum(values) / len(values)
+    return mean, math.sqrt(math.fsum((value - mean) ** 2 for value in values) / len(values))
+
+
+def distance(ones: list[float], twos: list[float], normalise: bool) -> float:
+    """How far two stretches of the same length are from each other."""
+    if not normalise:
+        return round(math.dist(ones, twos), 9)
+    (one, first), (two, second) = mean_and_deviation(ones), mean_and_deviation(twos)
+    constant = [d <= 1e-9 * max(1.0, abs(m)) for m, d in ((one, first), (two, second))]
+    if any(constant):
+        return 0.0 if all(constant) else math.sqrt(len(ones))
+    products = math.fsum((a - one) * (b - two) for a, b in zip(ones, twos, strict=True))
+    return math.sqrt(2 * len(ones) * (1 - round(products / (len(ones) * first * second), 9)))
+
+
+def matches(series: Elements, shape: list[float], top: int = 3, normalise: bool = True) -> list[dict[str, Value]]:
+    size, found = len(shape), []
+    for i in range(len(series.values) - size + 1):
+        own = [value for value in series.values[i : i + size] if value is not None]
+        if len(own) == size:
+            found.append((distance(own, shape, normalise), i))
+    chosen: list[tuple[float, int]] = []
+    for each in sorted(found):
+        if len(chosen) < top and all(abs(each[1] - other) > size / 2 for _, other in chosen):
+            chosen.append(each)
+    return [{"at": series.times[i], "distance": d} for d, i in chosen]
+
+
+Point = list[float]
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A row of numbers, and its place in the log."""
+
+    position: int
+    point: Point
+
+
+def hashed(position: int) -> int:
+    """XXH64 of eight bytes with the seed 42, as a signed number."""
+    mask = 2**64 - 1
+    one, two, three, four, five = (
+        0x9E3779B185EBCA87,
+        0xC2B2AE3D27D4EB4F,
+        0x165667B19E3779F9,
+        0x85EBCA77C2B2AE63,
+        0x27D4EB2F165667C5,
+    )
+
+    def turned(word: int, bits: int) -> int:
+        return ((word << bits) | (word >> (64 - bits))) & mask
+
+    found = (42 + five + 8) & mask
+    found ^= turned(position * two & mask, 31) * one & mask
+    found = (turned(found, 27) * one + four) & mask
+    for shift, prime in ((33, two), (29, three)):
+        found = (found ^ (found >> shift)) * prime & mask
+    found ^= found >> 32
+    return found - 2**64 if found >= 2**63 else found
+
+
+def sampled(rows: list[Placed], sample: int) -> list[Placed]:
+    chosen = sorted(rows, key=lambda row: hashed(row.position))[:sample]
+    return sorted(chosen, key=lambda row: row.position)
+
+
+def scaled(points: list[Point]) -> list[Point]:
+    columns = []
+    for column in zip(*points, strict=True):
+        values = list(column)
+        if min(values) == max(values):
+            continue
+        spread = (percentile(values, 0.75) - percentile(values, 0.25)) / 1.349
+        if spread == 0:
+            mean = math.fsum(values) / len(values)
+            spread = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))
+        middle = percentile(values, 0.5)
+        columns.append([(value - middle) / spread for value in values])
+    return [list(point) for point in zip(*columns, strict=True)] if columns else [[] for _ in points]
+
+
+def middle_of(points: list[Point]) -> Point:
+    return [math.fsum(column) / len(points) for column in zip(*points, strict=True)]
+
+
+def squared(one: Point, two: Point) -> float:
+    return math.fsum((a - b) ** 2 for a, b in zip(one, two, strict=True))
+
+
+def first_largest(values: list[float]) -> int:
+    """The first of those that are largest, or within 1e-9 of it as one goes along."""
+    best = 0
+    for place, value in enumerate(values):
+        if value > values[best] * (1 + 1e-9):
+            best = place
+    return best
+
+
+def halves(cluster: list[int], points: list[Point]) -> tuple[list[int], list[int]]:
+    """A cluster cut at the mean of its widest dimension."""
+    own = [points[i] for i in cluster]
+    if not own or not own[0]:
+        return cluster, []
+    middle = middle_of(own)
+    spreads = [math.fsum((point[j] - middle[j]) ** 2 for point in own) for j in range(len(middle))]
+    j = first_largest(spreads)
+    edge = middle[j] + 1e-9 * math.sqrt(spreads[j] / len(own))
+    return [i for i in cluster if points[i][j] <= edge], [i for i in cluster if points[i][j] > edge]
+
+
+def saved(cluster: list[int], points: list[Point]) -> float:
+    one, two = halves(cluster, points)
+    return union_cost(one, two, points) if one and two else 0.0
+
+
+def union_cost(one: list[int], two: list[int], points: list[Point]) -> float:
+    if not one or not two:
+        return 0.0
+    distance = squared(middle_of([points[i] for i in one]), middle_of([points[i] for i in two]))
+    return len(one) * len(two) / (len(one) + len(two)) * distance
+
+
+def inner_squares(cluster: list[int], points: list[Point]) -> float:
+    own = [points[i] for i in cluster]
+    return math.fsum(squared(point, middle_of(own)) for point in own) if own else 0.0
+
+
+def settled(parts: list[list[int]], points: list[Point]) -> list[list[int]]:
+    """Lloyd: each point goes to the nearest mean, until none moves."""
+    for _ in range(100):
+        means = [middle_of([points[i] for i in part]) if part else None for part in parts]
+        found: list[list[int]] = [[] for _ in parts]
+        for i, point in enumerate(points):
+            nearest, least = -1, math.inf
+            for c, mean in enumerate(means):
+                if mean is not None and (nearest < 0 or squared(point, mean) < least * (1 - 1e-9)):
+                    nearest, least = c, squared(point, mean)
+            found[nearest].append(i)
+        if found == parts:
+            break
+        parts = found
+    return parts
+
+
+def partition(points: list[Point], k: int) -> list[list[int]]:
+    parts: list[list[int]] = [list(range(len(points)))]
+    while len(parts) < k:
+        can = [c for c, part in enumerate(parts) if saved(part, points) > 0]
+        if not can:
+            break
+        widest = can[first_largest([inner_squares(parts[c], points) for c in can])]
+        parts[widest], other = halves(parts[widest], points)
+        parts.append(other)
+    parts = settled(parts + [[] for _ in range(k - len(parts))], points)
+    for _ in range(20):
+        pair, cost = None, math.inf
+        for a in range(k):
+            for b in range(a + 1, k):
+                if (parts[a] or parts[b]) and (
+                    pair is None or union_cost(parts[a], parts[b], points) < cost * (1 - 1e-9)
+                ):
+                    pair, cost = (a, b), union_cost(parts[a], parts[b], points)
+        others = [c for c in range(k) if pair is not None and c not in pair and saved(parts[c], points) > 0]
+        if pair is None or not others:
+            break
+        best = others[first_largest([saved(parts[c], points) for c in others])]
+        if saved(parts[best], points) <= cost * (1 + 1e-9):
+            break
+        tried = [list(part) for part in parts]
+        tried[pair[0]] = sorted(parts[pair[0]] + parts[pair[1]])
+        tried[best], tried[pair[1]] = halves(parts[best], points)
+        tried = settled(tried, points)
+        before, after = (sum(inner_squares(part, points) for part in each) for each in (parts, tried))
+        if after >= before * (1 - 1e-9):
+            break
+        parts = tried
+    return [part for part in parts if part]
+
+
+def clusters(rows: list[Placed], k: int, sample: int = 10_000, scale: bool = True) -> list[dict[str, object]]:
+    """The clusters of rows whose numbers are all finite."""
+    chosen = sampled(rows, sample)
+    own = [row.point for row in chosen]
+    points = scaled(own) if scale else own
+    found = []
+    for part in partition(points, k) if points else []:
+        share = len(part) / len(own)
+        found.append(
+            {
+                "size": round(share * len(rows)),
+                "share": share,
+                "center": middle_of([own[i] for i in part]),
+                "radius": math.sqrt(inner_squares(part, points) / len(part)),
+            }
+        )
+    return sorted(found, key=lambda each: (-each["share"], [round(x, 9) for x in each["center"]]))  # type: ignore[operator, attr-defined]

@@ -24,7 +24,10 @@ QUERIES = (
     f" APPROX_NORM(n) FROM t {WINDOW}",
     "SELECT k, ANOMALIES(x, every => 1 SECOND, history => 20 SECONDS, season => 5 SECONDS) AS a, ANOMALY(x, history => 20) AS b,"
     " BASELINE(x, every => 1 SECOND, season => 3 SECONDS) AS c, PERIODS(x) AS p, CHANGE_POINTS(x, shortest => 2) AS d,"
-    f" FORECAST(x, every => 1 SECOND, season => 2 SECONDS) AS e FROM t GROUP BY k {WINDOW}",
+    " FORECAST(x, every => 1 SECOND, season => 2 SECONDS) AS e, MATCHES(x, shape => ARRAY[1, 2, 3, 1]) AS m,"
+    " MATCHES(x, shape => ARRAY[1, 2, 3, 1], normalise => false) AS u,"
+    " CLUSTERS(2, x, n) AS g, CLUSTERS(2, n, x, scale => false) AS h"
+    f" FROM t GROUP BY k {WINDOW}",
     f"SELECT COUNT(*) AS c, SUM(x) AS y FROM t WHERE x >= 0.9 * (SELECT MAX(x) FROM t) {WINDOW}",
     f"SELECT k, SUM(n) AS y FROM t o WHERE n >= (SELECT MIN(n) FROM t i WHERE i.k = o.k) GROUP BY k {WINDOW}",
     f"{PAIR} a.k = b.k {WINDOW}",

@@ -132,7 +132,9 @@ class SystemTables:
         mining = [
             {
                 "name": f.name,
-                "arguments": ", ".join(("x", *(f"{p.name} =>" for p in f.parameters))),
+                "arguments": ", ".join(
+                    (*f.signature, *(f"{p.name} =>" for p in f.parameters if p.name not in f.signature))
+                ),
                 "result": str(f.result) if isinstance(f.result, Type) else "ARRAY",
                 "kind": "aggregate",
                 "built_in": True,

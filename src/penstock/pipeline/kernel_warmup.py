@@ -35,6 +35,7 @@ from penstock.operators.join.papers.registry import ALGORITHMS
 from penstock.operators.join.papers.side_arrays import parts_of
 from penstock.operators.join.papers.sides import Counters, Side
 from penstock.operators.mining.registry import FUNCTIONS
+from penstock.operators.mining.sample import Sample
 from penstock.operators.mining.series import Series
 from penstock.streams.ingest import rules
 from penstock.types import BIGINT, BOOLEAN, DOUBLE, INT, Type
@@ -162,13 +163,18 @@ def approximations() -> None:
 
 
 def mining() -> None:
-    """Every function of a series, once on so many elements as all of them need: answers find it in the server."""
+    """Every function of a series, with both values of its flags, on as many elements as all of them need: answers find it in the server."""
     times = np.arange(8 * _ROWS)
     series = Series(times, times.astype(np.float64), _ROWS, 1)
+    sample = Sample(np.stack([times, times % 3, times % 5], axis=1).astype(np.float64), len(times))
     for function in FUNCTIONS.values():
         options = {p.name: p.default if p.default is not None else 2 for p in function.parameters} | {"levels": (2.0,)}
+        options["shape"] = (1.0, 2.0)
+        others = {p.name: not p.default for p in function.parameters if p.kind == "flag"}
         if function.find is not None:
-            function.find([series] if function.by else series, options)
+            seen = [series] if function.by else sample if function.takes == "points" else series
+            function.find(seen, options)
+            function.find(seen, {**options, **others})
 
 
 OF_WORKERS = (selections, joins_by_key, joins_by_value, joins_by_hash, joins_together, slices, approximations, ingest)

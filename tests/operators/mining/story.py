@@ -54,7 +54,8 @@ class Story:
             ts = (self.pipe.clock.now_us() - late) // 1000 * 1000
             sensor = self.chance.choice([1, 1, 1, 2, 2, 3])
             value = self.chance.choice([None, math.nan, math.inf, *[round(self.chance.gauss(20, 5), 3)] * 12])
-            vector = self.chance.choice([None, [self.chance.random(), None, self.chance.gauss(0, 1e6)]])
+            vector = [self.chance.random(), self.chance.choice([None, 2.5, 7.0]), self.chance.gauss(0, 1e6)]
+            vector = self.chance.choice([None, vector])
             counts = self.chance.choice([None, [1, self.chance.randint(0, 9), None, 4]])
             sent.append(
                 {"id": sensor, "value": value, "vector": vector, "counts": counts, "ts": ts, **self._symbols(ts)}

@@ -76,6 +76,31 @@ REFUSED = [
         "a query for each",
     ),
     ("SERIES(value, by => id)", "syntax_error", "by", "it takes every, slot"),
+    ("MATCHES(value, every => 1 SECOND)", "syntax_error", None, '"shape"'),
+    ("MATCHES(value, shape => ARRAY[1, 2, 3])", "type_mismatch", "1, 2, 3", "an ARRAY of 4 to 4096 numbers"),
+    ("MATCHES(value, shape => 3)", "type_mismatch", "3", "an ARRAY of 4 to 4096 numbers"),
+    ("MATCHES(value, shape => ARRAY[1, 2, NULL, 4])", "type_mismatch", None, "numbers, as a constant"),
+    ("MATCHES(value, shape => ARRAY['a', 'b', 'c', 'd'])", "type_mismatch", None, "numbers, as a constant"),
+    ("MATCHES(value, shape => ARRAY[1, 2, 3, id])", "type_mismatch", None, "numbers, as a constant"),
+    ("MATCHES(value, every => 2 MINUTES, shape => ARRAY[1, 2, 3, 2, 1])", "invalid_window", None, "12m long"),
+    ("MATCHES(place, shape => ARRAY[1, 2, 3, 4])", "type_mismatch", "place", None),
+    ("CLUSTERS()", "syntax_error", "CLUSTERS()", "write CLUSTERS(3, ppm, celsius)"),
+    ("CLUSTERS(3)", "syntax_error", "CLUSTERS(3)", "write CLUSTERS(3, ppm, celsius)"),
+    ("CLUSTERS(*)", "syntax_error", None, "write CLUSTERS(3, ppm, celsius)"),
+    ("CLUSTERS(0, value)", "type_mismatch", "0", "from 1 to 100"),
+    ("CLUSTERS(2.5, value)", "type_mismatch", "2.5", "a whole number from 1 to 100"),
+    ("CLUSTERS(value, id)", "type_mismatch", "value", '"k" takes a whole number'),
+    ("CLUSTERS(3, value, k => 4)", "syntax_error", None, "twice"),
+    ("CLUSTERS(3, place)", "type_mismatch", "place", "works on numbers"),
+    ("CLUSTERS(3, value, place)", "type_mismatch", "place", "works on numbers"),
+    ("CLUSTERS(3, value, ARRAY[value])", "type_mismatch", None, "numbers, or one array of them"),
+    ("CLUSTERS(3, ARRAY[place])", "type_mismatch", "place", "arrays of INT"),
+    ("CLUSTERS(3, value, sample => 5)", "type_mismatch", "5", "from 10 to 100000"),
+    ("CLUSTERS(3, value, scale => 1)", "type_mismatch", "1", "true or false"),
+    ("CLUSTERS(3, value, every => 1 MINUTE)", "syntax_error", "every", "it takes k, sample, scale"),
+    (f"CLUSTERS(3{', value' * 1024}, id)", "over_budget", "id", "at most 1024"),
+    ("CLUSTERS(3, value) OVER ()", "not_supported", "CLUSTERS(3, value", "one stream"),
+    ("CLUSTERS(3, DISTINCT value)", "not_supported", "value", None),
     ("UNNEST(place)", "not_supported", "UNNEST(place)", "UNNEST(ANOMALIES("),
     ("UNNEST(ANOMALY(value, history => 30))", "type_mismatch", None, "(call).field"),
     ("UNNEST(SERIES(value)), UNNEST(SERIES(value, every => 1 MINUTE))", "not_supported", None, "a query for each"),
@@ -140,6 +165,9 @@ def test_a_join_a_rollup_and_arithmetic_of_spark_are_refused_with_the_reason(pip
         f"CREATE QUERY q AS SELECT RANK() OVER (ORDER BY COUNT(*)) AS r, SERIES(value) AS a FROM probes {WINDOW}",
         f"CREATE QUERY q AS SELECT (SERIES(value))[1] AS a FROM probes {WINDOW}",
         "CREATE ROLLUP r ON short AS SELECT SERIES(x, every => 1 MINUTE) EVERY 1 MINUTE KEEP 10 DAYS",
+        f"CREATE QUERY q AS SELECT CLUSTERS(3, p.value) AS a FROM probes p, names n WHERE p.place = n.place {WINDOW}",
+        "CREATE QUERY q AS SELECT CLUSTERS(3, value) AS a FROM probes GROUP BY LATCH",
+        "CREATE ROLLUP r ON short AS SELECT CLUSTERS(2, x) EVERY 1 MINUTE KEEP 10 DAYS",
         "CREATE ROLLUP r ON short AS SELECT VECTOR_SUM(counts) EVERY 1 MINUTE KEEP 10 DAYS",
     ):
         with pytest.raises(PenstockError) as failed:
@@ -175,6 +203,43 @@ def test_explain_names_the_series_and_the_arguments(pipe: Pipe) -> None:
     call = "frequent_sequences(value, within 5m, levels [5, 10], every 1m)"
     assert f"  aggregates: {call}, count(*)" in lines and "  groups: place" in lines
     assert "  sequences: one per id of a group" in lines and "  series: AVG(value) every 1m, whole slots" in lines
+
+
+def test_explain_shows_a_shape_by_its_first_numbers(pipe: Pipe) -> None:
+    for name, shape in (("short", range(4)), ("long", range(96))):
+        call = f"MATCHES(value, shape => ARRAY[{', '.join(map(str, shape))}])"
+        pipe.db.execute(f"CREATE QUERY {name} AS SELECT {call} AS a FROM probes {WINDOW}")
+    (short,), (long,) = (
+        [line for line in pipe.db.execute(f"EXPLAIN {name}").table.column("plan").to_pylist() if "aggregates:" in line]
+        for name in ("short", "long")
+    )
+    assert short == "  aggregates: matches(value, shape [0, 1, 2, 3])"
+    assert long == "  aggregates: matches(value, shape [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, .. 96 numbers])"
+
+
+def test_explain_says_when_clusters_are_approximate(pipe: Pipe) -> None:
+    text = f"SELECT place, CLUSTERS(3, value, value + 1, sample => 400) AS a FROM probes GROUP BY place {WINDOW}"
+    pipe.db.execute(f"CREATE QUERY q AS {text}")
+    lines = pipe.db.execute("EXPLAIN q").table.column("plan").to_pylist()
+    call = "clusters(value, value + 1.0, k 3, sample 400)"
+    assert f"  aggregates: {call}" in lines
+    assert "  sample: (value, value + 1.0) of at most 400 rows a group" in lines
+    said = "exact; approximate once a group has more than 400 rows, its shares to 2.5 % (one sigma)"
+    assert f"  {call}: {said}" in lines
+
+
+def test_arrays_of_different_lengths_have_no_clusters_and_harm_no_other_answer(pipes: Callable[..., Pipe]) -> None:
+    pipe = pipes()
+    pipe.db.execute("CREATE TABLE boxes (id INT PRIMARY KEY, burst STREAM (counts ARRAY<INT>))")
+    pipe.db.execute("INSERT INTO boxes VALUES (1, NULL), (2, NULL)")
+    pipe.db.execute(f"CREATE QUERY each AS SELECT id, CLUSTERS(2, counts) AS c FROM boxes GROUP BY id {WINDOW}")
+    pipe.db.execute(f"CREATE QUERY all_of_them AS SELECT CLUSTERS(2, counts) AS c FROM boxes {WINDOW}")
+    pipe.db.push("boxes", [{"id": 1, "counts": [1, 2]}, {"id": 2, "counts": [1]}, {"id": 1, "counts": [3, 4]}])
+    pipe.engine.drain()
+    assert [[line["center"] for line in row] for row in pipe.answer("each", "c")] == [[[1, 2], [3, 4]], [[1]]]
+    with pytest.raises(PenstockError) as failed:
+        pipe.answer("all_of_them", "c")
+    assert failed.value.condition == "invalid_value"
 
 
 def test_a_query_keeps_its_arguments_across_a_restart(pipe: Pipe) -> None:

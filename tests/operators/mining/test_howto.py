@@ -22,6 +22,8 @@ def shown(value: Any) -> str:
         return "NULL"
     if isinstance(value, dict):
         return " | ".join(map(shown, value.values()))
+    if isinstance(value, list) and value and isinstance(value[0], float):
+        return str([round(each, 2) for each in value])
     if isinstance(value, list) and value and isinstance(value[0], dict):
         return ", ".join(": ".join(map(shown, each.values())) for each in value)
     if isinstance(value, list) and value and isinstance(value[0], str):
@@ -35,8 +37,16 @@ def test_every_example_answers_what_the_page_shows(pipe: Pipe) -> None:
     for language, block in blocks:
         if language == "sql":
             pipe.db.execute(re.sub(r"^SUBSCRIBE .*$", "", block, flags=re.MULTILINE))
-    for name, frame in Story.of_folder(EXCERPTS).frames.items():
+    frames = Story.of_folder(EXCERPTS).frames
+    for name, frame in frames.items():
         pipe.db.push("series", as_table(name, frame))
+    speed, occupancy = (
+        as_table("t4013", frames[f"{name}_t4013"].drop_duplicates("ts")) for name in ("speed", "occupancy")
+    )
+    both = speed.rename_columns(["loop", "ts", "speed"]).join(
+        occupancy.rename_columns(["loop", "ts", "occupancy"]), ["loop", "ts"], join_type="inner"
+    )
+    assert pipe.db.push("loops", both).accepted == 2493
     times = [datetime(2025, 11, 15, 7, 0, second).isoformat() + "Z" for second in range(3)]
     rows = [{"detector": d, "counts": c, "ts": t} for (d, c), t in zip(BURSTS, times, strict=True)]
     assert pipe.db.push("detectors", rows).accepted == 3

@@ -118,10 +118,11 @@ def test_a_baseline_is_that_of_the_definition(elements: mining.Elements, season:
     assert same([list(line) for line in found("baseline", elements, {"season": season, "level": level})], truth)
 
 
-@pytest.mark.parametrize("name", [name for name, function in FUNCTIONS.items() if function.find is not None])
+@pytest.mark.parametrize("name", [name for name, function in FUNCTIONS.items() if function.takes == "numbers"])
 def test_no_elements_give_an_empty_result(name: str) -> None:
     nothing = mining.Elements([], [], 0, EVERY)
     options = {p.name: p.default if p.default is not None else 20 for p in FUNCTIONS[name].own} | {"levels": (1.0,)}
+    options["shape"] = (1.0, 2.0, 3.0, 4.0)
     assert found(name, nothing, options) == []
 
 
@@ -302,6 +303,57 @@ def test_too_many_patterns_are_an_error() -> None:
         found("periodic_patterns", elements, {"period": 60, "levels": (1.0,), "confidence": 0.05})
 
 
+@given(
+    random_series(),
+    st.sampled_from(["cut", "random", "constant", "ties"]),
+    st.integers(4, 12),
+    st.sampled_from([1, 3, 1000]),
+    st.booleans(),
+)
+def test_matches_are_those_of_the_definition(
+    elements: mining.Elements, kind: str, size: int, top: int, normalise: bool
+) -> None:
+    chance = random.Random(size)
+    shape = {
+        "cut": [v if v is not None else 0.0 for v in elements.values[-size:]],
+        "random": [chance.gauss(20, 3) for _ in range(size)],
+        "constant": [5.0] * size,
+        "ties": [float(chance.randint(0, 3)) for _ in range(size)],
+    }[kind]
+    shape += [0.0] * (4 - len(shape))
+    truth = mining.matches(elements, shape, top, normalise)
+    lines = found("matches", elements, {"shape": tuple(shape), "top": top, "normalise": normalise})
+    assert [line[0] for line in lines] == [line["at"] for line in truth]
+    # A correlation near the middle of two numbers of 9 digits may be rounded to either.
+    assert all(
+        abs(line[1] ** 2 - each["distance"] ** 2) <= 3e-9 * (len(shape) + each["distance"])  # type: ignore[operator]
+        for line, each in zip(lines, truth, strict=True)
+    )
+
+
+@pytest.mark.parametrize("normalise", [True, False])
+def test_a_long_series_is_compared_as_a_short_one_is(normalise: bool) -> None:
+    """It is looked at in blocks: this one has several, and the end of one is found like any other place."""
+    chance = np.random.default_rng(8)
+    values = chance.normal(0, 1, 5000)
+    options = {"shape": tuple(values[1020:1032]), "top": 5, "normalise": normalise}
+    values[2042:2054] = values[1020:1032] + 0.01 * chance.normal(0, 1, 12)
+    times = [i * EVERY for i in range(len(values))]
+    elements = mining.Elements(times, values.tolist(), 0, EVERY)
+    lines = found("matches", elements, options)
+    assert [line[0] // EVERY for line in lines[:2]] == [1020, 2042] and lines[0][1] == 0
+    truth = mining.matches(elements, list(options["shape"]), 5, normalise)  # type: ignore[call-overload]
+    assert [line[0] for line in lines] == [line["at"] for line in truth]
+
+
+def test_a_shape_and_a_series_that_would_take_minutes_are_an_error() -> None:
+    values = np.zeros(2_000_000)
+    series = Series(np.arange(len(values)), values)
+    with pytest.raises(PenstockError, match="2000000 elements with a shape of 4096 numbers"):
+        assert FUNCTIONS["matches"].find is not None
+        FUNCTIONS["matches"].find(series, {"shape": (1.0,) * 4096, "top": 3, "normalise": True})
+
+
 def test_a_planted_step_a_planted_period_and_a_repeating_season_are_found() -> None:
     chance = np.random.default_rng(4)
     step = [*chance.normal(10, 1, 60), *chance.normal(15, 1, 60)]
@@ -325,8 +377,9 @@ USUAL: dict[str, dict[str, Any]] = {
     "frequent_sequences": {"levels": (0.0, 10.0)},
     "change_points": {"penalty": 1.0},
     "forecast": {"season": 6, "ahead": 8},
+    "matches": {"shape": (0.0, 1.0, 4.0, 1.0, 0.0)},
 }
-OF_SERIES = [name for name, function in FUNCTIONS.items() if function.find is not None]
+OF_SERIES = [name for name, function in FUNCTIONS.items() if function.takes == "numbers"]
 
 
 @pytest.mark.parametrize("name", OF_SERIES)
@@ -349,7 +402,14 @@ def test_another_unit_leaves_scores_and_periods_alone(elements: mining.Elements,
     exact = [None if v is None else round(v * 256) / 256 for v in elements.values]
     other = [None if v is None else v * scale + offset for v in exact]
     ours, theirs = (mining.Elements(elements.times, v, elements.begin, EVERY) for v in (exact, other))
-    for name, places in (("anomalies", (0, 5)), ("anomaly", (0, 5)), ("periods", (0, 1, 2)), ("change_points", (0,))):
+    scores = (
+        ("anomalies", (0, 5)),
+        ("anomaly", (0, 5)),
+        ("periods", (0, 1, 2)),
+        ("change_points", (0,)),
+        ("matches", (0,)),
+    )
+    for name, places in scores:
         one, two = (
             [[line[p] for p in places] for line in found(name, each, USUAL.get(name, {}))] for each in (ours, theirs)
         )

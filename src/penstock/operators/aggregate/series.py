@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, TypeAlias
@@ -11,11 +11,12 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.cancellation import check
-from penstock.errors import error
+from penstock.errors import error, expect
 from penstock.expr.windows import FOREVER
 from penstock.operators.aggregate.groups import Groups
 from penstock.operators.aggregate.partials.base import Ints, Numbers, State
 from penstock.operators.aggregate.partials.cell_sums import CombinedCells, merge_combined
+from penstock.operators.aggregate.partials.samples import Samples
 from penstock.operators.aggregate.shape import Measure, measure_of
 from penstock.operators.mining.registry import FUNCTIONS, SET, SLOT_FUNCTIONS
 from penstock.operators.mining.series import NOTHING, Columns, Series
@@ -41,14 +42,14 @@ class LineKey:
     """Which lines of an answer a call is found in: those of its measure, of a series with the word of `slot`."""
 
     measure: Measure
-    slot: str = ""
+    slot: str = ""  # "rows": each row by itself
     by: bool = False  # a line has a series per value of `by`
 
     @classmethod
     def of(cls, call: AggregateCall) -> LineKey:
         if not call.options:
             return cls(measure_of(call))
-        return cls(measure_of(call), str(dict(call.options)["slot"]), FUNCTIONS[call.function].by)
+        return cls(measure_of(call), str(dict(call.options).get("slot", "rows")), FUNCTIONS[call.function].by)
 
 
 def with_series(
@@ -235,8 +236,10 @@ def find_all(call: AggregateCall, state: State, count: int) -> pa.Array:
     function, options = FUNCTIONS[call.function], dict(call.options)
     assert function.find is not None
     nothing: Any = () if function.by else NOTHING
-    series: list[Any]
-    if _SERIES in state:
+    series: Sequence[Any]
+    if function.takes == "points":
+        series = expect(Samples, measure_of(call).make()).samples(state)
+    elif _SERIES in state:
         series = [each or nothing for each in state[_SERIES]]
     elif call.every_us or function.by:
         series = [nothing] * count  # there are no lines

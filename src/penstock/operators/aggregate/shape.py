@@ -12,6 +12,7 @@ from penstock.expr.expression import Expr, columns_of, is_static, to_json
 from penstock.operators.aggregate.partials.base import Partial
 from penstock.operators.aggregate.partials.cell_sums import CellRange, Panes
 from penstock.operators.aggregate.partials.registry import approximate_name, make_partial, partial_for
+from penstock.operators.aggregate.partials.samples import sample_name
 from penstock.operators.mining.registry import SET, SLOT_FUNCTIONS
 from penstock.sql.plan import AggregateCall, AggregatePlan
 from penstock.types import DOUBLE
@@ -66,11 +67,13 @@ def family_of(plan: AggregatePlan) -> Family:
 
 
 def measure_of(aggregate: AggregateCall) -> Measure:
-    function = aggregate.function
-    if aggregate.options and aggregate.every_us:
-        word = str(dict(aggregate.options)["slot"])
+    function, options = aggregate.function, dict(aggregate.options)
+    if "sample" in options:
+        return Measure(sample_name(options["sample"]), aggregate.arguments)
+    if options and aggregate.every_us:
+        word = str(options["slot"])
         function = "count_distinct" if word == SET else SLOT_FUNCTIONS[word]
-    elif aggregate.options:
+    elif options:
         function = "twa" if aggregate.arguments[0].type == DOUBLE else "symbols"
     partial = partial_for(function, tuple(a.type for a in aggregate.arguments))
     assert partial is not None, aggregate

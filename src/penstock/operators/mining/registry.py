@@ -9,14 +9,16 @@ from typing import Any, Literal
 from penstock.operators.mining.anomalies import anomalies, anomaly, elements_needed
 from penstock.operators.mining.baseline import baseline
 from penstock.operators.mining.change_points import change_points
+from penstock.operators.mining.clusters import clusters
 from penstock.operators.mining.forecast import forecast, judged_from
 from penstock.operators.mining.frequent_sequences import frequent_sequences
+from penstock.operators.mining.matches import matches
 from penstock.operators.mining.periodic_patterns import periodic_patterns
 from penstock.operators.mining.periods import periods
 from penstock.operators.mining.series import Columns, Options, elements
 from penstock.types import BIGINT, DOUBLE, Type, parse_type
 
-Kind = Literal["duration", "elements", "whole", "number", "flag", "word", "levels", "column"]
+Kind = Literal["duration", "elements", "whole", "number", "flag", "word", "levels", "column", "shape"]
 """`elements` is a duration that is a multiple of `every`, or without `every` a number of readings."""
 MOST = 1_000_000
 
@@ -47,6 +49,8 @@ class Parameter:
             return "an ARRAY of numbers, ascending"
         if self.kind == "column":
             return "a column, or an expression of columns"
+        if self.kind == "shape":
+            return f"an ARRAY of {self.least:g} to {self.most:g} numbers"
         if self.kind == "duration":
             return "a duration"
         if self.kind == "elements":
@@ -75,7 +79,8 @@ SLOT = Parameter(
 
 @dataclass(frozen=True, slots=True)
 class MiningFunction:
-    """One function. `takes`: numbers, which become a series; or vectors, arrays of numbers, which have a partial of their own.
+    """One function. `takes`: numbers, which become a series; points, rows of numbers or of an array, of which a sample is kept; or vectors,
+    arrays of numbers, which have a partial of their own. In front of points stands the first of the function's own parameters.
 
     `result` is a type for every argument, or finds it. `needs` says how many elements a window has to hold, at least.
     """
@@ -85,14 +90,12 @@ class MiningFunction:
     result: Type | Callable[[Type], Type]
     sentence: str
     example: str
-    find: Callable[[Any, Options], Columns] | None = None  # in a series, or in many where it has `by`
+    find: Callable[[Any, Options], Columns] | None = None  # in a `Series`, in many where it has `by`, or in a `Sample`
     needs: Callable[[Options], int] = lambda options: 1
-    takes: Literal["numbers", "vectors"] = "numbers"
-    symbols: tuple[
-        str, ...
-    ] = ()  # the types whose values it takes as they are, as symbols; numbers where `levels` are given
+    takes: Literal["numbers", "points", "vectors"] = "numbers"
+    symbols: tuple[str, ...] = ()  # the types whose values are symbols as they are; numbers where `levels` are given
     symbol_slot: str = "last"  # the word of a slot of symbols
-    note: str = ""  # what EXPLAIN adds
+    note: str | Callable[[Options], str] = ""  # what EXPLAIN adds
     by_slots: bool = False  # it needs `every`
 
     @property
@@ -104,6 +107,16 @@ class MiningFunction:
     def parameters(self) -> tuple[Parameter, ...]:
         return (*self.own, EVERY, SLOT) if self.takes == "numbers" else self.own
 
+    @property
+    def signature(self) -> tuple[str, ...]:
+        """Its arguments by place, as the reference shows them."""
+        if self.takes == "points":
+            return (self.own[0].name, "x", "..")
+        return ("x",) if self.takes == "numbers" else ("a",)
+
+    def note_of(self, options: Options) -> str:
+        return self.note if isinstance(self.note, str) else self.note(options)
+
     def result_of(self, argument: Type) -> Type:
         return self.result if isinstance(self.result, Type) else self.result(argument)
 
@@ -111,6 +124,11 @@ class MiningFunction:
 def _sums_of(argument: Type) -> Type:
     whole = argument.element is not None and argument.element.kind != "DOUBLE"
     return Type("ARRAY", element=BIGINT if whole else DOUBLE)
+
+
+def _sampled(options: Options) -> str:
+    share = 50 / options["sample"] ** 0.5
+    return f"exact; approximate once a group has more than {options['sample']} rows, its shares to {share:.2g} % (one sigma)"
 
 
 _SEASON = Parameter("season", "elements", "the length of a season, such as 1 DAY", least=2)
@@ -267,6 +285,35 @@ _TABLE = (
         forecast,
         lambda options: judged_from(options) + 1,
         by_slots=True,
+    ),
+    MiningFunction(
+        "matches",
+        (
+            Parameter("shape", "shape", "what is looked for, a number per element", least=4, most=4096, required=True),
+            Parameter("top", "whole", "how many are returned, at most", 3, most=1000),
+            Parameter("normalise", "flag", "only the course counts, neither height nor size", True),
+        ),
+        parse_type("ARRAY<STRUCT<at: TIMESTAMP, distance: DOUBLE>>"),
+        "Where the series looks like a shape, the nearest first.",
+        "MATCHES(ppm, every => 10 MINUTES, shape => ARRAY[0, 1, 3, 1, 0])",
+        matches,
+        lambda options: len(options["shape"]),
+    ),
+    MiningFunction(
+        "clusters",
+        (
+            Parameter("k", "whole", "how many clusters, at most", most=100, required=True),
+            Parameter(
+                "sample", "whole", "how many rows of a group are looked at, at most", 10_000, least=10, most=100_000
+            ),
+            Parameter("scale", "flag", "dimensions count in units of their deviation", True),
+        ),
+        parse_type("ARRAY<STRUCT<size: BIGINT, share: DOUBLE, center: ARRAY<DOUBLE>, radius: DOUBLE>>"),
+        "Groups of rows that are near to each other, the largest first.",
+        "CLUSTERS(3, ppm, celsius)",
+        clusters,
+        takes="points",
+        note=_sampled,
     ),
     MiningFunction(
         "vector_sum",

@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 from sqlglot import exp
 
 from penstock.errors import error, suggest
+from penstock.operators.mining.clusters import MOST_DIMENSIONS
 from penstock.operators.mining.registry import EVERY, FUNCTIONS, SET, SLOT, MiningFunction, Parameter
 from penstock.sql.binding.coercion import Coercion
 from penstock.sql.nodes import Const, Duration, OwnWindow, Unnested
@@ -19,7 +20,7 @@ from penstock.types import BIGINT, BOOLEAN, DOUBLE, TEXT, Type, format_duration
 
 _NUMBERS = ("INT", "BIGINT", "DOUBLE")
 _TYPES = {"duration": BIGINT, "elements": BIGINT, "whole": BIGINT, "number": DOUBLE, "flag": BOOLEAN, "word": TEXT}
-_TYPES["levels"] = Type("ARRAY", element=DOUBLE)
+_TYPES["levels"] = _TYPES["shape"] = Type("ARRAY", element=DOUBLE)
 _MOST_LEVELS = 100
 _NAMED = (exp.Kwarg, exp.PropertyEQ)
 
@@ -30,16 +31,18 @@ def is_mining_call(node: exp.Expr) -> bool:
 
 
 def bind_mining(binder: Coercion, node: exp.Anonymous, scope: Scope) -> exp.Expr:
-    """The call with its value first, then a constant for each parameter of the table; NULL where there is none."""
+    """The call with its values first, then a constant for each parameter of the table; NULL where there is none."""
     function = FUNCTIONS[node.name.lower()]
     binder.mines = True
-    values, named = _arguments(binder, function, node)
-    own = values[1].us if len(values) == 2 and isinstance(values[1], Duration) else None
-    values = values[:1] if own is not None else values
-    if len(values) != 1 or isinstance(values[0], exp.Star):
-        detail = f"{function.name.upper()} takes one value"
+    given, named = _arguments(binder, function, node)
+    own = given[-1].us if len(given) > 1 and isinstance(given[-1], Duration) else None
+    given = given[:-1] if own is not None else given
+    several = function.takes == "points"
+    if not given or any(isinstance(each, exp.Star) for each in given) or (len(given) > 1 and not several):
+        detail = f"{function.name.upper()} takes {'values' if several else 'one value'}"
         binder.fail(node, error("syntax_error", detail=detail, hint=_example(function)))
-    value = _value(binder, function, values[0], named, scope)
+    values = [_value(binder, function, each, named, scope) for each in given]
+    _check_points(binder, function, given, values)
     every = _constant(binder, EVERY, named["every"], scope, 0) if "every" in named else None
     if function.by_slots and every is None:
         detail = f'{function.name.upper()} needs "every", the width of its slots'
@@ -47,13 +50,13 @@ def bind_mining(binder: Coercion, node: exp.Anonymous, scope: Scope) -> exp.Expr
     options = [
         _option(binder, p, named.get(p.name), scope, every) or _missing(binder, p, node) for p in function.parameters
     ]
-    if function.takes == "numbers" and is_symbol(value):
+    if function.takes == "numbers" and is_symbol(values[0]):
         _check_symbols(binder, function, named)
         options[-1] = constant(function.symbol_slot, TEXT, node)
     _check_season(binder, function, named, dict(zip((p.name for p in function.parameters), options, strict=True)))
-    bound: exp.Expr = exp.Anonymous(this=function.name, expressions=[value, *options])
+    bound: exp.Expr = exp.Anonymous(this=function.name, expressions=[*values, *options])
     bound.meta.update(aggregate=True, mining=True)
-    bound = typed(placed(bound, node), function.result_of(external(type_of(value))))
+    bound = typed(placed(bound, node), function.result_of(external(type_of(values[0]))))
     if own is None:
         return bound
     if own <= 0:
@@ -106,6 +109,12 @@ def _arguments(
             detail = f'the argument "{name}" is given twice'
             binder.fail(_name_node(binder, each), error("syntax_error", detail=detail), node)
         named[name] = each.expression
+    if function.takes == "points" and len(values) > 1:
+        first = function.own[0].name
+        if first in named:
+            detail = f'the argument "{first}" is given twice'
+            binder.fail(values[0], error("syntax_error", detail=detail, hint=_example(function)), node)
+        named[first] = values.pop(0)
     return values, named
 
 
@@ -138,7 +147,7 @@ def _value(
     value = binder.bind(node, scope)
     type_ = external(type_of(value))
     name, found = function.name.upper(), show(type_of(value))
-    if function.takes == "vectors":
+    if function.takes == "vectors" or (function.takes == "points" and type_.kind == "ARRAY"):
         if type_.element is None or type_.element.kind not in _NUMBERS:
             detail = f"{name} works on arrays of INT, BIGINT or DOUBLE, this is {found}"
             binder.fail(node, error("type_mismatch", detail=detail))
@@ -155,6 +164,17 @@ def _value(
         hint = "write levels => ARRAY[5, 10], and a symbol is how many of them a value reaches"
         binder.fail(node, error("type_mismatch", detail=detail, hint=hint))
     return binder.coerce(value, DOUBLE)
+
+
+def _check_points(binder: Coercion, function: MiningFunction, given: list[exp.Expr], values: list[exp.Expr]) -> None:
+    """Several numbers, or one array."""
+    arrays = [node for node, value in zip(given, values, strict=True) if type_of(value).kind == "ARRAY"]
+    if arrays and len(values) > 1:
+        detail = f"{function.name.upper()} takes numbers, or one array of them"
+        binder.fail(arrays[0], error("type_mismatch", detail=detail))
+    if len(values) > MOST_DIMENSIONS:
+        detail = f"{function.name.upper()} takes {len(values)} numbers here, and at most {MOST_DIMENSIONS}"
+        binder.fail(given[MOST_DIMENSIONS], error("over_budget", detail=detail, hint="leave some out"))
 
 
 def _missing(binder: Coercion, parameter: Parameter, at: exp.Expr) -> exp.Expr:
@@ -199,6 +219,8 @@ def _constant(binder: Coercion, parameter: Parameter, node: exp.Expr, scope: Sco
         return _word(binder, parameter, node)
     if parameter.kind == "levels":
         return _levels(binder, parameter, node, scope)
+    if parameter.kind == "shape":
+        return _shape(binder, parameter, node, scope)
     timed = parameter.kind == "duration" or (parameter.kind == "elements" and every is not None)
     bound = binder.bind(node, scope)
     if timed and isinstance(bound, Const) and type_of(bound) == TEXT:
@@ -251,22 +273,43 @@ def _word(binder: Coercion, parameter: Parameter, node: exp.Expr) -> str:
 
 def _levels(binder: Coercion, parameter: Parameter, node: exp.Expr, scope: Scope) -> tuple[float, ...]:
     """Numbers in ascending order."""
-    found = [binder.bind(each, scope) for each in node.expressions] if isinstance(node, exp.Array) else []
-    values = [each.value for each in found if isinstance(each, Const) and type_of(each).kind in _NUMBERS]
-    levels = tuple(float(value) for value in values if value is not None)
+    levels = _numbers(binder, node, scope)
     ascending = all(low < high for low, high in pairwise(levels))
-    if not levels or len(levels) < len(found) or not ascending or len(levels) > _MOST_LEVELS:
+    if not levels or not ascending or len(levels) > _MOST_LEVELS:
         _refuse(binder, parameter, node, f"an ARRAY of 1 to {_MOST_LEVELS} numbers in ascending order")
     return levels
+
+
+def _shape(binder: Coercion, parameter: Parameter, node: exp.Expr, scope: Scope) -> tuple[float, ...]:
+    shape = _numbers(binder, node, scope)
+    if not parameter.least <= len(shape) <= parameter.most:
+        _refuse(binder, parameter, node, parameter.takes)
+    return shape
+
+
+def _numbers(binder: Coercion, node: exp.Expr, scope: Scope) -> tuple[float, ...]:
+    """The numbers of an array of constants; none where it is anything else."""
+    found = [binder.bind(each, scope) for each in node.expressions] if isinstance(node, exp.Array) else []
+    values = [each.value for each in found if isinstance(each, Const) and type_of(each).kind in _NUMBERS]
+    numbers = tuple(float(value) for value in values if value is not None)
+    return numbers if len(numbers) == len(found) else ()
 
 
 def options_of(call: exp.Expr) -> dict[str, Any]:
     """The constants among the named arguments of a bound call, with their defaults."""
     parameters = FUNCTIONS[call.name].parameters
-    return {p.name: c.value for p, c in zip(parameters, call.expressions[1:], strict=True) if p.kind != "column"}
+    constants = call.expressions[len(call.expressions) - len(parameters) :]
+    return {p.name: c.value for p, c in zip(parameters, constants, strict=True) if p.kind != "column"}
 
 
 def by_argument(call: exp.Expr) -> exp.Expr | None:
     """The argument `by` of a bound call."""
     parameters = FUNCTIONS[call.name].parameters
-    return next((c for p, c in zip(parameters, call.expressions[1:], strict=True) if p.kind == "column"), None)
+    given = call.expressions[len(call.expressions) - len(parameters) :]
+    return next((c for p, c in zip(parameters, given, strict=True) if p.kind == "column"), None)
+
+
+def values_of(call: exp.Expr) -> list[exp.Expr]:
+    """The values of a bound call, without its named arguments."""
+    values: list[exp.Expr] = call.expressions[: len(call.expressions) - len(FUNCTIONS[call.name].parameters)]
+    return values

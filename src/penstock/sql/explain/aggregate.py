@@ -150,17 +150,22 @@ def _parameter(call: AggregateCall) -> str:
 def show_call(call: AggregateCall) -> str:
     """An aggregate as EXPLAIN writes it."""
     if call.options:
-        return f"{call.function}({_series_value(call)}{_options(call)})"
+        return f"{call.function}({', '.join(map(_plain, _values(call)))}{_options(call)})"
     arguments = ", ".join(show(a) for a in call.arguments) or "*"
     return f"{call.function}({arguments}{_parameter(call)})"
 
 
-def _series_value(call: AggregateCall) -> str:
-    """What a series is of: readings are NULL where they do not count."""
-    match call.arguments[0]:
-        case Call("case", (_, value, Literal(None))):
-            return show(value)
-    return show(call.arguments[0])
+def _values(call: AggregateCall) -> Sequence[Expr]:
+    """What a mining function works on. The argument behind the value of a series is whether it counts."""
+    return call.arguments if FUNCTIONS[call.function].takes == "points" else call.arguments[:1]
+
+
+def _plain(value: Expr) -> str:
+    """A value that is NULL where it does not count."""
+    match value:
+        case Call("case", (_, counted, Literal(None))):
+            return show(counted)
+    return show(value)
 
 
 def _options(call: AggregateCall) -> str:
@@ -177,23 +182,32 @@ def _options(call: AggregateCall) -> str:
     return "".join(said)
 
 
+_FEW = 10
+"""So many numbers of an array are shown."""
+
+
 def _shown(value: Any) -> str:
     if isinstance(value, tuple):
-        return "[" + ", ".join(f"{each:g}" for each in value) + "]"
+        few = [f"{each:g}" for each in value[:_FEW]]
+        return "[" + ", ".join(few) + f", .. {len(value)} numbers" * (len(value) > _FEW) + "]"
     return str(value).lower() if isinstance(value, bool | str) else f"{value:g}"
 
 
 def _series_lines(plan: AggregatePlan) -> list[str]:
     """A line per series that is kept, and one per function that says when its results change."""
     kept: dict[str, None] = {}
-    for call in plan.aggregates:
+    calls = [call for call in plan.aggregates if call.options]
+    for call in calls:
+        values, options = ", ".join(map(_plain, _values(call))), dict(call.options)
         if call.every_us:
-            word = str(dict(call.options)["slot"])
+            word = str(options["slot"])
             slot = SLOT_FUNCTIONS.get(word, word).upper()
-            kept[f"  series: {slot}({_series_value(call)}) every {format_duration(call.every_us)}, whole slots"] = None
-        elif call.options:
-            kept[f"  series: {_series_value(call)}, each reading"] = None
-    notes = {f"  {show_call(c)}: {FUNCTIONS[c.function].note}": None for c in plan.aggregates if c.options}
+            kept[f"  series: {slot}({values}) every {format_duration(call.every_us)}, whole slots"] = None
+        elif FUNCTIONS[call.function].takes == "points":
+            kept[f"  sample: ({values}) of at most {options['sample']} rows a group"] = None
+        else:
+            kept[f"  series: {values}, each reading"] = None
+    notes = {f"  {show_call(c)}: {FUNCTIONS[c.function].note_of(dict(c.options))}": None for c in calls}
     return [*kept, *(line for line in notes if not line.endswith(": "))]
 
 

@@ -12,6 +12,8 @@ from penstock.operators.aggregate.partials.base import Partial
 from penstock.operators.aggregate.partials.correlated import Correlated
 from penstock.operators.aggregate.partials.ends import Ends, ObjectEnds
 from penstock.operators.aggregate.partials.extremes import Extremes, OrderedExtremes
+from penstock.operators.aggregate.partials.samples import PREFIX as SAMPLE
+from penstock.operators.aggregate.partials.samples import make_sample
 from penstock.operators.aggregate.partials.sums import Count, DecimalTotal, Moments, Pairs, Total
 from penstock.operators.aggregate.partials.value_lists import Distinct, Percentile, SymbolLists, TimeWeighted
 from penstock.operators.aggregate.partials.vectors import Vectors
@@ -33,6 +35,8 @@ def partial_for(function: str, types: tuple[Type, ...]) -> str | None:
 def make_partial(name: str, types: tuple[Type, ...]) -> Partial:
     if name.startswith(WITHIN + " "):
         return make_within(name, types)
+    if name.startswith(SAMPLE):
+        return make_sample(name, types)
     return _BY_NAME[name](types) if name in _BY_NAME else make_approximate(name, types)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.errors import error
+from penstock.errors import PenstockError, error
 from penstock.operators.aggregate.partials.base import (
     ARITHMETIC_KINDS,
     Ints,
@@ -20,8 +20,20 @@ from penstock.operators.aggregate.partials.base import (
 from penstock.operators.aggregate.partials.sums import add_pairs
 from penstock.types import Type
 
-_NOTHING, _MIXED = -1, -2
+NOTHING, MIXED = -1, -2
 """Lengths of cells without an array, and of those with arrays of several lengths, which have no sum."""
+
+
+def joined_length(lengths: set[int]) -> int:
+    """The length of cells that become one."""
+    known = lengths - {NOTHING}
+    return known.pop() if len(known) == 1 else MIXED if known else NOTHING
+
+
+def mixed_lengths(function: str) -> PenstockError:
+    detail = "arrays of different lengths are in one group"
+    hint = "group by what tells them apart, or leave some out: WHERE ARRAY_LENGTH(x) = 1024"
+    return error("invalid_value", field=function.upper(), detail=detail, hint=hint)
 
 
 class Vectors(Partial):
@@ -46,7 +58,7 @@ class Vectors(Partial):
         return element is not None and element.kind != "DOUBLE"
 
     def fields(self) -> dict[str, tuple[Any, Any]]:
-        return {"count": (np.int64, 0), "length": (np.int64, _NOTHING), "sums": (object, None)}
+        return {"count": (np.int64, 0), "length": (np.int64, NOTHING), "sums": (object, None)}
 
     def convert(self, values: pa.Array) -> Numbers:
         """An array of one line per value, so that it is a sum of itself; NULL elements are 0."""
@@ -67,13 +79,10 @@ class Vectors(Partial):
     def merge(self, state: State, at: Ints, other: State) -> None:
         np.add.at(state["count"], at, other["count"])
         for cell, places in per_cell(at):
-            lengths = {int(state["length"][cell]), *other["length"][places].tolist()} - {_NOTHING}
-            if len(lengths) > 1:
-                lengths = {_MIXED}
-            if lengths:
-                (state["length"][cell],) = lengths
-                parts = [part for part in (state["sums"][cell], *other["sums"][places]) if part is not None]
-                state["sums"][cell] = self._sum(parts) if parts and lengths != {_MIXED} else None
+            length = joined_length({int(state["length"][cell]), *other["length"][places].tolist()})
+            parts = [part for part in (state["sums"][cell], *other["sums"][places]) if part is not None]
+            state["length"][cell] = length
+            state["sums"][cell] = self._sum(parts) if parts and length != MIXED else None
 
     def _sum(self, parts: list[Numbers]) -> Numbers:
         if len(parts) == 1:
@@ -114,16 +123,14 @@ class Vectors(Partial):
         return super().nbytes(state) + (8 if self.whole else 16) * self.kept(state) + 112 * known
 
     def finish(self, function: str, state: State, type_: Type, parameter: Any = None) -> pa.Array:
-        if (state["length"] == _MIXED).any():
-            detail = "arrays of different lengths are in one group"
-            hint = "group by what tells them apart, or leave some out: WHERE ARRAY_LENGTH(x) = 1024"
-            raise error("invalid_value", field=function.upper(), detail=detail, hint=hint)
+        if (state["length"] == MIXED).any():
+            raise mixed_lengths(function)
         lines = zip(state["count"].tolist(), state["length"].tolist(), state["sums"], strict=True)
         found = [self._finished(function, *line) for line in lines]
         return pa.array(found, type_.to_arrow(), from_pandas=False)
 
     def _finished(self, function: str, count: int, length: int, sums: Numbers | None) -> Numbers | None:
-        if length == _NOTHING:
+        if length == NOTHING:
             return None
         total = np.empty(0) if sums is None else sums if self.whole else sums[:length] + sums[length:]
         return total / count if function == "vector_avg" else total

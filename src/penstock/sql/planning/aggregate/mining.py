@@ -12,7 +12,7 @@ from penstock.expr.expression import Call, Expr, Literal
 from penstock.expr.windows import EVERYTHING, FOREVER, RowsWindow, TimeWindow, Window
 from penstock.operators.mining.registry import FUNCTIONS, MiningFunction
 from penstock.sql.binding.context import BoundQuery, Collected, SelectContext
-from penstock.sql.binding.mining import by_argument, is_mining_call, options_of
+from penstock.sql.binding.mining import by_argument, is_mining_call, options_of, values_of
 from penstock.sql.kernel_expressions import lower
 from penstock.sql.nodes import OwnWindow, Unnested
 from penstock.sql.plan import AggregateCall
@@ -31,21 +31,15 @@ def mining_calls(context: SelectContext) -> Iterator[exp.Expr]:
 
 def mining_call(node: exp.Expr, condition: Expr | None) -> AggregateCall:
     """What slices keep for a call. NULL, NaN and infinite values are no readings. `condition`: that of a FILTER around it."""
-    value, type_ = lower(node.expressions[0]), external(type_of(node))
-    nothing = Literal(None, value.type)
-    if FUNCTIONS[node.name].takes == "vectors":
-        vector = value if condition is None else Call("case", (condition, value, nothing), value.type)
-        return AggregateCall(node.name, (vector,), type_)
+    values, type_ = [lower(each) for each in values_of(node)], external(type_of(node))
     options = options_of(node)
-    if value.type != DOUBLE:
-        return AggregateCall(node.name, _symbols(value, options, condition), type_, options=tuple(options.items()))
-    finite: Expr = Call("eq", (Call("sub", (value, value), DOUBLE), Literal(0.0, DOUBLE)), BOOLEAN)
-    if condition is not None:
-        finite = Call("and", (condition, finite), BOOLEAN)
-    if options["every"] is not None and options["slot"] == "last":
-        arguments: tuple[Expr, ...] = (value, Call("coalesce", (finite, Literal(False, BOOLEAN)), BOOLEAN))
+    if FUNCTIONS[node.name].symbols and values[0].type != DOUBLE:
+        return AggregateCall(node.name, _symbols(values[0], options, condition), type_, options=tuple(options.items()))
+    if options.get("every") is not None and options["slot"] == "last":
+        counts = Call("coalesce", (_is_reading(values[0], condition), Literal(False, BOOLEAN)), BOOLEAN)
+        arguments: tuple[Expr, ...] = (values[0], counts)
     else:
-        arguments = (Call("case", (finite, value, nothing), DOUBLE),)
+        arguments = tuple(_reading(value, condition) for value in values)
     return AggregateCall(node.name, arguments, type_, options=tuple(options.items()))
 
 
@@ -63,6 +57,17 @@ def _symbols(value: Expr, options: dict[str, Any], condition: Expr | None) -> tu
             known = Call("coalesce", (Call("and", (condition, known), BOOLEAN), Literal(False, BOOLEAN)), BOOLEAN)
         return value, known
     return (value if condition is None else Call("case", (condition, value, Literal(None, value.type)), value.type),)
+
+
+def _is_reading(value: Expr, condition: Expr | None) -> Expr:
+    finite = Call("eq", (Call("sub", (value, value), DOUBLE), Literal(0.0, DOUBLE)), BOOLEAN)
+    return finite if condition is None else Call("and", (condition, finite), BOOLEAN)
+
+
+def _reading(value: Expr, condition: Expr | None) -> Expr:
+    """The value, NULL where it does not count. The elements of an array are looked at where it is kept."""
+    counts = condition if value.type.kind == "ARRAY" else _is_reading(value, condition)
+    return value if counts is None else Call("case", (counts, value, Literal(None, value.type)), value.type)
 
 
 def settle_mining(collected: Collected) -> None:
@@ -104,7 +109,7 @@ def _settle(context: SelectContext, node: exp.Expr) -> None:
     if context.scope.latch is not None:
         hint = "without LATCH it runs over a window"
         context.fail(node, error("not_supported", feature=f"{words} with LATCH", hint=hint))
-    if function.takes == "vectors":
+    if function.takes != "numbers":
         return
     window = next((s.window for s in context.sources if s.is_stream and s.window is not None), EVERYTHING)
     every, panes = options["every"], context.scope.panes

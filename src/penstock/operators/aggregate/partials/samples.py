@@ -1,0 +1,117 @@
+"""Samples of rows: of each cell those with the smallest hashes of their places in the log, a fixed number at most.
+
+The hash is that of TABLESAMPLE. What is smallest among the smallest of several cells is smallest among all their rows, so cells merge exactly, in
+any order, and a row leaves with its cell.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.functions.samples import xxhash64
+from penstock.operators.aggregate.partials.base import Ints, Numbers, State, Values, numbers_of, per_cell
+from penstock.operators.aggregate.partials.value_lists import ValueLists
+from penstock.operators.aggregate.partials.vectors import MIXED, NOTHING, joined_length, mixed_lengths
+from penstock.operators.mining.sample import Sample
+from penstock.types import Type
+
+PREFIX = "sample "
+
+
+def sample_name(rows: int) -> str:
+    """The name of the partial that keeps so many rows."""
+    return f"{PREFIX}{rows}"
+
+
+def make_sample(name: str, types: tuple[Type, ...]) -> Samples:
+    return Samples(types, int(name.removeprefix(PREFIX)))
+
+
+class Samples(ValueLists):
+    """Rows of numbers, or of one array, with all of them finite.
+
+    `count` has how many there were, `size` how many are kept, `values` these one after another: the place in the log, then the numbers.
+    `length` is how many numbers a row has.
+    """
+
+    name = "sample"
+    functions = frozenset()
+
+    def __init__(self, types: tuple[Type, ...], most: int) -> None:
+        super().__init__(types)
+        self.most = most
+
+    def fields(self) -> dict[str, tuple[Any, Any]]:
+        return {"count": (np.int64, 0), "length": (np.int64, NOTHING), **super().fields()}
+
+    def item_type(self) -> pa.DataType:
+        return pa.float64()
+
+    def convert(self, values: pa.Array) -> Numbers:
+        """Of arrays one object each; None where an element is no number."""
+        if self.types[0].kind != "ARRAY":
+            return numbers_of(values).astype(np.float64, copy=False)
+        flat = values.values.cast(pa.float64()).to_numpy(zero_copy_only=False)
+        ends = values.offsets.to_numpy()
+        found: Numbers = np.full(len(values), None, object)
+        for i, (low, high) in enumerate(zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True)):
+            own = flat[low:high]
+            found[i] = own if len(own) and np.isfinite(own).all() else None
+        return found
+
+    def add(self, state: State, values: Values) -> None:
+        if self.types[0].kind == "ARRAY":
+            values = values.take(np.array([each is not None for each in values.numbers[0]], np.bool_))
+        else:
+            points = np.column_stack([values.positions.astype(np.float64), *values.numbers])
+        for cell, places in per_cell(values.cells):
+            state["count"][cell] += len(places)
+            if self.types[0].kind != "ARRAY":
+                self._take(state, cell, {len(self.types)}, [points[places].ravel()])
+                continue
+            arrays = values.numbers[0][places]
+            lines = zip(values.positions[places].tolist(), arrays, strict=True)
+            parts = [np.append(float(place), each) for place, each in lines]
+            self._take(state, cell, set(map(len, arrays)), parts)
+
+    def merge(self, state: State, at: Ints, other: State) -> None:
+        np.add.at(state["count"], at, other["count"])
+        for cell, places in per_cell(at):
+            parts = [part for part in other["values"][places] if part is not None]
+            self._take(state, cell, set(other["length"][places].tolist()), parts)
+
+    def _take(self, state: State, cell: int, lengths: set[int], parts: list[Numbers]) -> None:
+        known, own = int(state["length"][cell]), state["values"][cell]
+        length = joined_length({known, *lengths})
+        state["length"][cell] = length
+        if length == MIXED:
+            state["values"][cell], state["size"][cell] = None, 0
+        elif parts:
+            kept = self._smallest(np.concatenate(parts if own is None else [own, *parts]).reshape(-1, 1 + length))
+            state["values"][cell], state["size"][cell] = kept.ravel(), len(kept)
+
+    def _smallest(self, rows: Numbers) -> Numbers:
+        if len(rows) <= self.most:
+            return rows
+        hashes = xxhash64(rows[:, 0].astype(np.int64))
+        kept: Numbers = rows[np.argpartition(hashes, self.most - 1)[: self.most]]
+        return kept
+
+    def kept(self, state: State) -> int:
+        return int((state["size"] * (1 + np.maximum(state["length"], 0))).sum())
+
+    def samples(self, state: State) -> list[Sample]:
+        """The rows of each cell."""
+        if (state["length"] == MIXED).any():
+            raise mixed_lengths("clusters")
+        found = []
+        for count, length, part in zip(state["count"].tolist(), state["length"].tolist(), state["values"], strict=True):
+            rows = np.empty((0, 1)) if part is None else part.reshape(-1, 1 + length)
+            found.append(Sample(np.ascontiguousarray(rows[np.argsort(rows[:, 0]), 1:]), count))
+        return found
+
+    def finish(self, function: str, state: State, type_: Type, parameter: Any = None) -> pa.Array:
+        raise NotImplementedError("mining functions find their values in samples")
