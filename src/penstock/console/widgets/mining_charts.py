@@ -25,6 +25,7 @@ _LABELLED_PLACES = 48  # the cells of a longer strip have no room for a symbol
 _PAD_MS = 3_600_000.0  # how far the mean beside a single change is drawn, where no series says how far it goes
 _SHORT = "v => typeof v === 'number' ? String(Number(v.toPrecision(6))) : v ?? '–'"
 _FAINT = "rgba(135, 147, 161, 0.35)"
+_DATES = {"color": GREY, "fontSize": 11, "hideOverlap": True, "formatter": {"day": "{MMM} {d}"}}
 IsKind = Callable[[pa.DataType], bool]
 
 
@@ -102,20 +103,40 @@ def _milliseconds(elements: pa.StructArray) -> list[float]:
     return [us / 1000 for us in elements.field("at").cast(pa.int64()).to_pylist()]
 
 
+def _points(layer: _Layer, xs: Sequence[float | None], fields: Sequence[str]) -> list[Any]:
+    return [list(point) for point in zip(xs, *(layer.numbers(f) for f in fields), strict=True)]
+
+
 def _line(layer: _Layer, xs: Sequence[float | None], fields: Sequence[str], name: str) -> dict[str, Any]:
-    """A line through the first of the fields; a tooltip has all of them."""
+    """A line through the first of the fields, with a dot where both neighbours are missing; a tooltip has all fields."""
+    points = _points(layer, xs, fields)
+    missing = [True, *(point[1] is None for point in points), True]
+    lonely = [i for i in range(len(points)) if missing[i : i + 3] == [True, False, True]]
+    for i in lonely:
+        points[i] = {"value": points[i], "symbolSize": 5}
     return {
         "name": name,
         "type": "line",
-        "dimensions": ["x", *fields],
-        "encode": {"x": "x", "y": fields[0], "tooltip": list(fields)},
-        "data": [list(point) for point in zip(xs, *(layer.numbers(f) for f in fields), strict=True)],
-        "showSymbol": len(xs) < 30,
-        "symbolSize": 5,
+        **_named(fields),
+        "data": points,
+        "symbol": "circle",
+        "symbolSize": 0,
+        "showSymbol": bool(lonely),
+        "showAllSymbol": True,
         "lineStyle": {"width": 1.6},
         "itemStyle": {"color": layer.colour},
         "z": 3,
     }
+
+
+def _marks(layer: _Layer, fields: Sequence[str], name: str, **more: Any) -> dict[str, Any]:
+    """A mark over each time `at`, at the first of the fields."""
+    points = _points(layer, layer.times(), fields)
+    return {"name": name, "type": "scatter", **_named(fields), "data": points, "z": 5, **more}
+
+
+def _named(fields: Sequence[str]) -> dict[str, Any]:
+    return {"dimensions": ["x", *fields], "encode": {"x": "x", "y": fields[0], "tooltip": list(fields)}}
 
 
 def _backdrop(layer: _Layer, name: str, data: list[list[float | None]], **more: Any) -> dict[str, Any]:
@@ -167,8 +188,8 @@ def _draw_anomalies(layer: _Layer) -> _Drawn:
     for at, low, high in zip(times, layer.numbers("lower"), layer.numbers("upper"), strict=True):
         bars += [[at, low], [at, high], [at, None]]
     expected = {"width": 8, "opacity": 0.45, "cap": "butt"}
-    marks = _line(layer, times, ["value", "expected", "lower", "upper", "score"], layer.part("anomaly"))
-    marks |= {"type": "scatter", "symbol": "diamond", "symbolSize": 13, "itemStyle": {"color": BAD}, "z": 5}
+    look = {"symbol": "diamond", "symbolSize": 13, "itemStyle": {"color": BAD, "opacity": 1}}
+    marks = _marks(layer, ["value", "expected", "lower", "upper", "score"], layer.part("anomaly"), **look)
     return _Drawn([_backdrop(layer, layer.part("expected, lower to upper"), bars, lineStyle=expected, z=2), marks])
 
 
@@ -179,7 +200,7 @@ def _draw_steps(layer: _Layer) -> _Drawn:
     begin, end = layer.reach or (times[0] - pad, times[-1] + pad)
     steps = _line(layer, times, ["after"], layer.part("mean, with a dot where it changes"))
     first, last = ({"value": [at, mean], "symbol": "none"} for at, mean in ((begin, before[0]), (end, after[-1])))
-    steps["data"] = [first, *steps["data"], last]
+    steps["data"] = [first, *_points(layer, times, ["after"]), last]
     steps |= {
         "step": "end",
         "showSymbol": True,
@@ -192,8 +213,8 @@ def _draw_steps(layer: _Layer) -> _Drawn:
 
 
 def _draw_matches(layer: _Layer) -> _Drawn:
-    marks = _line(layer, layer.times(), ["distance"], layer.part("match"))
-    return _Drawn([marks | {"type": "scatter", "symbol": "circle", "symbolSize": 10}])
+    look = {"symbol": "circle", "symbolSize": 10, "itemStyle": {"color": layer.colour, "opacity": 1}}
+    return _Drawn([_marks(layer, ["distance"], layer.part("match"), **look)])
 
 
 def _draw_clusters(layer: _Layer) -> _Drawn:
@@ -233,15 +254,21 @@ def _draw_patterns(layer: _Layer) -> _Drawn:
         },
     }
     counts = [f"{p['count']} of {p['segments']}" for p in patterns]
-    lined = {"splitArea": {"show": True}}
+    lined = {"splitLine": {"show": True, "lineStyle": {"color": _FAINT}}}
     pieces = [
-        {"value": i, "label": f"symbol {symbol}", "color": PALETTE[i % len(PALETTE)]}
+        {
+            "value": i,
+            "label": f"symbol {symbol}",
+            "color": PALETTE[(int(symbol) if symbol.isdecimal() else i) % len(PALETTE)],
+        }
         for i, symbol in enumerate(symbols)
     ]
     more = {
         "tooltip": {"trigger": "item", "confine": True, ":formatter": "p => p.data.text"},
         "xAxis": _below("category", "place of the period, in slots from its start", data=list(range(places)), **lined),
-        "yAxis": axis("category", "true in so many periods", data=counts, inverse=True, nameLocation="start", **lined),
+        "yAxis": axis("category", "periods that have it", data=counts, inverse=True, nameLocation="start", **lined)
+        | {"nameTextStyle": {"color": GREY, "fontSize": 11, "align": "left", "padding": [0, 0, 0, -50]}},
+        "legend": {"show": False},
         "visualMap": {
             "type": "piecewise",
             "dimension": 2,
@@ -329,7 +356,7 @@ def draw_mining(table: pa.Table) -> MiningDrawing:
         unseen -= 1
         found = [(column, _elements(rows, column, groups[key])) for column in columns]
         cut = cut or any(len(elements) > ELEMENTS_MAX for _, elements in found)
-        title = " · ".join(f"{name} = {cell(value)}" for name, value in zip(names, key, strict=True))
+        title = " · ".join(f"{name} = {'NULL' if value is None else cell(value)}" for name, value in zip(names, key, strict=True))
         before = len(charts)
         charts += _charts(title, [(c, e.slice(max(0, len(e) - ELEMENTS_MAX))) for c, e in found if len(e)])
         drawn += len(charts) > before
@@ -407,10 +434,12 @@ def _charts(title: str, found: Sequence[tuple[_Column, pa.StructArray]]) -> Iter
         options["useUTC"] = True
         options["tooltip"] |= {":valueFormatter": _SHORT}
         options["grid"] |= {"top": 54, "bottom": 26}
-        options["xAxis"] = _below("time", x) if x == _OVER_TIME else _below("value", x, minInterval=1)
+        options["xAxis"] = (
+            _below("time", x, axisLabel=_DATES) if x == _OVER_TIME else _below("value", x, minInterval=1, max="dataMax")
+        )
         options["yAxis"] = axis("value", y, scale=True)
         options["series"] = [series for part in drawn for series in part.series]
-        options["legend"] |= {"data": _legend(options["series"])}
+        options["legend"] |= {"itemWidth": 18, "itemHeight": 10, "data": _legend(options["series"])}
         for part in drawn:
             options |= part.more
         yield MiningChart(title, options, drawn[0].height)
@@ -418,8 +447,14 @@ def _charts(title: str, found: Sequence[tuple[_Column, pa.StructArray]]) -> Iter
 
 def _legend(series: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Each name once, beside what it looks like."""
-    icons = {s["name"]: "rect" if s.get("silent") else s["symbol"] if s["type"] == "scatter" else None for s in series}
-    return [{"name": name, **({"icon": icon} if icon else {})} for name, icon in icons.items()]
+    found: dict[str, dict[str, Any]] = {}
+    for one in series:
+        found[one["name"]] = {"name": one["name"]}
+        if one.get("silent"):
+            found[one["name"]] |= {"icon": "rect", "itemStyle": {"opacity": 0.4}}
+        elif one["type"] == "scatter":
+            found[one["name"]] |= {"icon": one["symbol"]}
+    return list(found.values())
 
 
 def _below(kind: str, name: str, **more: Any) -> dict[str, Any]:
