@@ -89,7 +89,7 @@ def test_patterns_are_strips_and_everything_can_be_seen_as_a_table(visitor: Visi
     assert visitor.page.eval_on_selector(FIRST, AXES)[1] == "periods that have it"
     visitor.screenshots("mining-patterns")
     visitor.button("Table")
-    expect(visitor.page.locator(".list tbody tr").first).to_contain_text(ROADS[0])
+    expect(visitor.page.get_by_role("cell", name=ROADS[0]).first).to_be_visible()
     expect(visitor.page.locator(".groups")).to_be_hidden()
     visitor.button("Chart")
     expect(visitor.page.locator(".group").first).to_be_visible()

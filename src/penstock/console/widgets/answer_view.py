@@ -118,6 +118,7 @@ def _floats(column: pa.ChunkedArray) -> list[float | None]:
 
 
 ROWS_SHOWN = 1_000
+ELEMENTS_SHOWN = 10
 _KINDS: dict[Kind, str] = {"time": "Over time", "bar": "Bars", "scatter": "Scatter"}
 
 
@@ -221,9 +222,21 @@ class AnswerView:
         self._rows.columns = [column(n, right=right) for n, right in zip(names, numeric, strict=True)]
         first = max(0, self._table.num_rows - ROWS_SHOWN) if self._newest_first else 0
         shown = self._table.slice(first, ROWS_SHOWN)
-        values = zip(*(c.to_pylist() for c in shown.columns), strict=True)
-        rows = [{"_row": i, **dict(zip(names, map(cell, row), strict=True))} for i, row in enumerate(values)]
+        values = zip(*map(cells, shown.columns), strict=True)
+        rows = [{"_row": i, **dict(zip(names, row, strict=True))} for i, row in enumerate(values)]
         set_rows(self._rows, rows[::-1] if self._newest_first else rows)
+
+
+def cells(column: pa.ChunkedArray) -> list[str | int | float | bool | None]:
+    """The values as a table shows them, of arrays the first elements: a thousand series as text would stop all pages for seconds."""
+    if not pa.types.is_list(column.type):
+        return [cell(value) for value in column.to_pylist()]
+    lengths = pc.list_value_length(column).to_pylist()
+    begins = pc.list_slice(column, 0, ELEMENTS_SHOWN).to_pylist()
+    return [
+        cell(begin) if length is None or length <= ELEMENTS_SHOWN else f"{str(begin)[:-1]}, … {length:,} elements]"
+        for begin, length in zip(begins, lengths, strict=True)
+    ]
 
 
 class GroupCharts:

@@ -356,7 +356,9 @@ def draw_mining(table: pa.Table) -> MiningDrawing:
         unseen -= 1
         found = [(column, _elements(rows, column, groups[key])) for column in columns]
         cut = cut or any(len(elements) > ELEMENTS_MAX for _, elements in found)
-        title = " · ".join(f"{name} = {'NULL' if value is None else cell(value)}" for name, value in zip(names, key, strict=True))
+        title = " · ".join(
+            f"{name} = {'NULL' if value is None else cell(value)}" for name, value in zip(names, key, strict=True)
+        )
         before = len(charts)
         charts += _charts(title, [(c, e.slice(max(0, len(e) - ELEMENTS_MAX))) for c, e in found if len(e)])
         drawn += len(charts) > before
