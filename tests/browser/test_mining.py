@@ -18,10 +18,10 @@ ROADS = ("occupancy_t4013", "speed_t4013")
 FROM = "FROM series GROUP BY name BEGIN (NOW - 8 DAYS) END (NOW)"
 HOURS = "value, every => 1 HOUR"
 ODD = f"ANOMALIES({HOURS}, season => 1 DAY, seasons => 3, history => 2 DAYS, quiet => 3 HOURS)"
-ALIKE = "PERIODIC_PATTERNS(value, every => 2 HOURS, period => 1 DAY, levels => ARRAY[5, 10, 15], confidence => 0.9, top => 4)"
+ALIKE = "PERIODIC_PATTERNS(value, every => 2 HOURS, period => 1 DAY, levels => ARRAY[5, 10, 15], confidence => 0.8, top => 4)"
 QUERIES = {
     "road": f"SELECT name, SERIES({HOURS}) AS hours, {ODD} AS odd,"
-    f" FORECAST({HOURS}, ahead => 24, season => 1 DAY) AS tomorrow, {ALIKE} AS days {FROM}",
+    f" FORECAST({HOURS}, ahead => 24, season => 1 DAY) AS soon, {ALIKE} AS days {FROM}",
     "next_day": f"SELECT name, UNNEST(FORECAST({HOURS}, ahead => 24, season => 1 DAY)) AS f {FROM}",
     "odd_hours": f"SELECT name, UNNEST({ODD}) AS a {FROM}",
     "days_alike": f"SELECT name, UNNEST({ALIKE}) AS p {FROM}",
@@ -54,7 +54,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def test_a_forecast_is_a_line_with_its_band_for_each_group_and_moves_on(visitor: Visitor) -> None:
     visitor.go("queries/next_day")
     expect(visitor.page.locator(".group")).to_have_text([re.compile(f"name = {road}") for road in ROADS])
-    assert list(visitor.drawn(FIRST)) == ["f · lower to upper", "f · forecast"]
+    assert list(visitor.drawn(FIRST)) == ["f · band", "f · forecast"]
     assert visitor.page.eval_on_selector(FIRST, AXES) == ["time, UTC", "value", True]
     before = visitor.drawn(FIRST)["f · forecast"]
     assert len(before) == 24 and all(lower < value < upper for _, value, lower, upper in before)
@@ -69,7 +69,7 @@ def test_a_forecast_is_a_line_with_its_band_for_each_group_and_moves_on(visitor:
 def test_anomalies_are_marks_that_say_what_was_expected(visitor: Visitor) -> None:
     visitor.go("queries/odd_hours")
     expect(visitor.page.locator(".group")).to_have_count(2)
-    assert list(visitor.drawn(FIRST)) == ["a · expected, lower to upper", "a · anomaly"]
+    assert list(visitor.drawn(FIRST)) == ["a · expected", "a · anomaly"]
     for _, value, _, lower, upper, score in visitor.drawn(FIRST)["a · anomaly"]:
         assert score >= 4 and not lower < value < upper
     box = visitor.page.locator(FIRST).first.element_handle()
@@ -86,7 +86,7 @@ def test_patterns_are_strips_and_everything_can_be_seen_as_a_table(visitor: Visi
         found = [row["p"]["items"] for row in db.invoke("days_alike").rows() if row["name"] == ROADS[0]]
     letters = [(item["place"], row, item["value"]) for row, items in enumerate(found) for item in items]
     assert [(*cell["value"][:2], cell["symbol"]) for cell in cells] == letters != []
-    assert visitor.page.eval_on_selector(FIRST, AXES)[1] == "periods that have it"
+    assert visitor.page.eval_on_selector(FIRST, AXES)[0] == "place of the period, in slots from its start"
     visitor.screenshots("mining-patterns")
     visitor.button("Table")
     expect(visitor.page.get_by_role("cell", name=ROADS[0]).first).to_be_visible()
@@ -100,10 +100,10 @@ def test_several_functions_of_a_group_share_a_chart_if_they_share_its_axes(visit
     expect(visitor.page.locator(".group")).to_have_count(4)  # of each road, over time and by place of the day
     assert list(visitor.drawn(FIRST)) == [
         "hours",
-        "odd · expected, lower to upper",
+        "odd · expected",
         "odd · anomaly",
-        "tomorrow · lower to upper",
-        "tomorrow · forecast",
+        "soon · band",
+        "soon · forecast",
     ]
     visitor.screenshots("mining-road")
     visitor.picture("console-mining", 900)
@@ -116,5 +116,5 @@ def test_an_answer_in_ask_has_the_same_charts(visitor: Visitor) -> None:
     expect(visitor.page.locator(".list tbody tr")).to_have_count(2)
     visitor.button("Chart")
     expect(visitor.page.locator(".group")).to_have_count(2)
-    assert list(visitor.drawn(FIRST)) == ["hour · lower to upper", "hour · expected"]
+    assert list(visitor.drawn(FIRST)) == ["hour · band", "hour · expected"]
     visitor.screenshots("mining-ask")

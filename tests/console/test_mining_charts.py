@@ -62,11 +62,16 @@ def test_rows_of_a_struct_and_an_array_of_it_are_the_same_chart_per_group() -> N
     assert found == draw_mining(arrays)
     assert (titles(found.charts), found.note) == (["place = north", "place = south"], "")
     assert drawn(found.charts[0]) == {
-        "f · lower to upper": ([[0, -1.0], [1000, -3.0]], [[0, 5.0], [1000, 5.0]]),  # its lower edge, and its width
+        "f · band": ([[0, -1.0], [1000, -3.0]], [[0, 5.0], [1000, 5.0]]),  # its lower edge, and its width
         "f · forecast": [[0, 1.0, -1.0, 4.0], [1000, -1.0, -3.0, 2.0]],
     }
     options = found.charts[0].options
     assert (options["useUTC"], options["xAxis"]["name"], options["yAxis"]["name"]) == (True, "time, UTC", "value")
+
+
+def test_the_band_of_a_single_element_is_a_bar() -> None:
+    (chart,) = draw_mining(pa.table({"f": column(pa.list_(BAND), forecast(1.0))})).charts
+    assert drawn(chart) == {"f · band": [[0, -1.0], [0, 4.0], [0, None]], "f · forecast": [[0, 1.0, -1.0, 4.0]]}
 
 
 def test_fields_apart_are_the_same_chart_and_other_numbers_make_no_groups() -> None:
@@ -91,7 +96,7 @@ def test_anomalies_are_marks_on_the_series_with_a_bar_where_a_value_was_expected
         "",
         {
             "s": [[0, 1.0], [1000, 9.0], [2000, 2.0]],
-            "odd · expected, lower to upper": [[1000, 1.0], [1000, 3.0], [1000, None]],
+            "odd · expected": [[1000, 1.0], [1000, 3.0], [1000, None]],
             "odd · anomaly": [[1000, 9.0, 2.0, 1.0, 3.0, 7.0]],
         },
     )
@@ -158,7 +163,10 @@ def test_patterns_are_strips_whose_cells_have_the_colour_of_their_symbol() -> No
         (1, "symbol 2"),
         (2, "symbol 10"),
     ]
-    assert (chart.options["yAxis"]["data"], chart.options["yAxis"]["inverse"]) == (["12 of 13", "13 of 13"], True)
+    assert (chart.options["yAxis"]["data"], chart.options["yAxis"]["inverse"]) == (
+        ["in 12 of 13 periods", "in 13 of 13 periods"],
+        True,
+    )
     assert chart.options["xAxis"]["data"] == list(range(12))
     (other,) = draw_mining(pa.table({"p": column(PATTERN, pattern(9, p0="2"))})).charts
     assert other.options["visualMap"]["pieces"][0]["color"] == pieces[1]["color"]  # of "2" in both

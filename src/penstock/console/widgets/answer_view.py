@@ -244,7 +244,7 @@ class GroupCharts:
 
     def __init__(self) -> None:
         self._charts: list[tuple[ui.label, ui.echart]] = []
-        self._heights: list[int | None] = []
+        self._shapes: list[tuple[object, ...]] = []
         self._box = ui.element("div").classes("groups")
         self._note = ui.label("").classes("muted small")
 
@@ -253,12 +253,13 @@ class GroupCharts:
         self._note.set_visibility(visible and bool(self._note.text))
 
     def show(self, drawing: MiningDrawing) -> None:
-        heights = [chart.height for chart in drawing.charts]
-        if heights != self._heights:
-            self._heights = heights
+        # A chart takes new options over its old ones, so one with other columns is made anew.
+        shapes: list[tuple[object, ...]] = [(chart.columns, chart.height) for chart in drawing.charts]
+        if shapes != self._shapes:
+            self._shapes = shapes
             self._box.clear()
             with self._box:
-                self._charts = [self._place(height, len(heights) == 1) for height in heights]
+                self._charts = [self._place(chart.height, len(shapes) == 1) for chart in drawing.charts]
         for (title, place), chart in zip(self._charts, drawing.charts, strict=True):
             title.set_text(chart.title)
             title.set_visibility(bool(chart.title))

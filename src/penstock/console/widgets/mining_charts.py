@@ -31,9 +31,10 @@ IsKind = Callable[[pa.DataType], bool]
 
 @dataclass(frozen=True, slots=True)
 class MiningChart:
-    """A chart of one group. `height`, in pixels: None is that of other charts."""
+    """A chart of one group. `columns`: those that are drawn in it. `height`, in pixels: None is that of other charts."""
 
     title: str
+    columns: tuple[str, ...]
     options: dict[str, Any]
     height: int | None = None
 
@@ -160,11 +161,21 @@ def _band(layer: _Layer, xs: Sequence[float | None]) -> list[dict[str, Any]]:
     width = [None if low is None or high is None else high - low for low, high in zip(lower, upper, strict=True)]
     # Otherwise ECharts stacks what is above 0 apart from what is below.
     stacked = {"stack": layer.part("band"), "stackStrategy": "all", "lineStyle": {"opacity": 0}}
-    name = layer.part("lower to upper")  # of both: the legend has it once
+    name = layer.part("band")  # of both: the legend has it once
+    if len(xs) == 1:
+        return [_bars(layer, xs, name)]
     return [
         _backdrop(layer, name, [list(p) for p in zip(xs, lower, strict=True)], **stacked),
         _backdrop(layer, name, [list(p) for p in zip(xs, width, strict=True)], areaStyle={"opacity": 0.22}, **stacked),
     ]
+
+
+def _bars(layer: _Layer, xs: Sequence[float | None], name: str) -> dict[str, Any]:
+    """A bar from lower to upper at each of its own places."""
+    ends: list[list[float | None]] = []
+    for x, low, high in zip(xs, layer.numbers("lower"), layer.numbers("upper"), strict=True):
+        ends += [[x, low], [x, high], [x, None]]
+    return _backdrop(layer, name, ends, lineStyle={"width": 8, "opacity": 0.45, "cap": "butt"}, z=2)
 
 
 def _draw_series(layer: _Layer) -> _Drawn:
@@ -183,14 +194,9 @@ def _draw_baseline(layer: _Layer) -> _Drawn:
 
 def _draw_anomalies(layer: _Layer) -> _Drawn:
     """A mark per anomaly, and a bar from lower to upper. Between anomalies the band is not known."""
-    times = layer.times()
-    bars: list[list[float | None]] = []
-    for at, low, high in zip(times, layer.numbers("lower"), layer.numbers("upper"), strict=True):
-        bars += [[at, low], [at, high], [at, None]]
-    expected = {"width": 8, "opacity": 0.45, "cap": "butt"}
     look = {"symbol": "diamond", "symbolSize": 13, "itemStyle": {"color": BAD, "opacity": 1}}
     marks = _marks(layer, ["value", "expected", "lower", "upper", "score"], layer.part("anomaly"), **look)
-    return _Drawn([_backdrop(layer, layer.part("expected, lower to upper"), bars, lineStyle=expected, z=2), marks])
+    return _Drawn([_bars(layer, layer.times(), layer.part("expected")), marks])
 
 
 def _draw_steps(layer: _Layer) -> _Drawn:
@@ -253,8 +259,8 @@ def _draw_patterns(layer: _Layer) -> _Drawn:
             ":formatter": "p => p.data.symbol",
         },
     }
-    counts = [f"{p['count']} of {p['segments']}" for p in patterns]
-    lined = {"splitLine": {"show": True, "lineStyle": {"color": _FAINT}}}
+    counts = [f"in {p['count']} of {p['segments']} periods" for p in patterns]
+    lined: dict[str, Any] = {"splitLine": {"show": True, "lineStyle": {"color": _FAINT}}}
     pieces = [
         {
             "value": i,
@@ -265,9 +271,9 @@ def _draw_patterns(layer: _Layer) -> _Drawn:
     ]
     more = {
         "tooltip": {"trigger": "item", "confine": True, ":formatter": "p => p.data.text"},
+        "grid": {"left": 8, "right": 16, "top": 34, "bottom": 26, "containLabel": True},
         "xAxis": _below("category", "place of the period, in slots from its start", data=list(range(places)), **lined),
-        "yAxis": axis("category", "periods that have it", data=counts, inverse=True, nameLocation="start", **lined)
-        | {"nameTextStyle": {"color": GREY, "fontSize": 11, "align": "left", "padding": [0, 0, 0, -50]}},
+        "yAxis": axis("category", data=counts, inverse=True, **lined),
         "legend": {"show": False},
         "visualMap": {
             "type": "piecewise",
@@ -280,7 +286,7 @@ def _draw_patterns(layer: _Layer) -> _Drawn:
             "pieces": pieces,
         },
     }
-    return _Drawn([strips], more, 116 + 32 * len(counts))
+    return _Drawn([strips], more, 96 + 32 * len(counts))
 
 
 _is_text: IsKind = pa.types.is_string
@@ -426,11 +432,11 @@ def _charts(title: str, found: Sequence[tuple[_Column, pa.StructArray]]) -> Iter
     """One per pair of axes."""
     series = [_milliseconds(elements) for column, elements in found if column.shape is _SERIES]
     reach = (min(s[0] for s in series), max(s[-1] for s in series)) if series else None
-    parts: dict[tuple[str, ...], list[_Drawn]] = {}
+    parts: dict[tuple[str, ...], dict[str, _Drawn]] = {}
     for place, (column, elements) in enumerate(found):
         layer = _Layer(column.name, elements, PALETTE[place % len(PALETTE)], reach)
         axes = (column.shape.x, column.shape.y, column.name if column.shape.alone else "")
-        parts.setdefault(axes, []).append(column.shape.draw(layer))
+        parts.setdefault(axes, {})[column.name] = column.shape.draw(layer)
     for (x, y, _), drawn in parts.items():
         options = base(legend=True)
         options["useUTC"] = True
@@ -440,11 +446,11 @@ def _charts(title: str, found: Sequence[tuple[_Column, pa.StructArray]]) -> Iter
             _below("time", x, axisLabel=_DATES) if x == _OVER_TIME else _below("value", x, minInterval=1, max="dataMax")
         )
         options["yAxis"] = axis("value", y, scale=True)
-        options["series"] = [series for part in drawn for series in part.series]
-        options["legend"] |= {"itemWidth": 18, "itemHeight": 10, "data": _legend(options["series"])}
-        for part in drawn:
+        options["series"] = [series for part in drawn.values() for series in part.series]
+        options["legend"] |= {"itemWidth": 15, "itemHeight": 9, "itemGap": 7, "data": _legend(options["series"])}
+        for part in drawn.values():
             options |= part.more
-        yield MiningChart(title, options, drawn[0].height)
+        yield MiningChart(title, tuple(drawn), options, next(iter(drawn.values())).height)
 
 
 def _legend(series: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
