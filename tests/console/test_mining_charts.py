@@ -104,6 +104,14 @@ def test_anomalies_are_marks_on_the_series_with_a_bar_where_a_value_was_expected
     assert [s["type"] for s in chart.options["series"]] == ["line", "line", "scatter"]
 
 
+def test_a_newest_value_that_is_as_expected_is_not_marked_as_an_anomaly() -> None:
+    limits = {"expected": 2.0, "lower": 1.0, "upper": 3.0}
+    newest = [{"at": SECOND, "value": v, "score": 9.0, **limits} for v in (2.5, 3.0)]
+    calm, odd = draw_mining(pa.table({"place": ["a", "b"], "n": column(SCORED, *newest)})).charts
+    assert list(drawn(calm)) == ["n · expected", "n · as expected"]
+    assert list(drawn(odd)) == ["n · expected", "n · anomaly"]
+
+
 def test_a_series_beside_rows_of_anomalies_is_drawn_once() -> None:
     odd = [{"at": i * SECOND, "value": 9.0, "expected": 2.0, "lower": 1.0, "upper": 3.0, "score": 7.0} for i in (0, 2)]
     whole = series(9.0, 1.0, 9.0)

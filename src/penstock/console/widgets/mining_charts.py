@@ -7,7 +7,7 @@ row (UNNEST) or an ARRAY of STRUCT, or the columns themselves are the fields.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from html import escape
 from typing import Any
@@ -193,10 +193,20 @@ def _draw_baseline(layer: _Layer) -> _Drawn:
 
 
 def _draw_anomalies(layer: _Layer) -> _Drawn:
-    """A mark per anomaly, and a bar from lower to upper. Between anomalies the band is not known."""
-    look = {"symbol": "diamond", "symbolSize": 13, "itemStyle": {"color": BAD, "opacity": 1}}
-    marks = _marks(layer, ["value", "expected", "lower", "upper", "score"], layer.part("anomaly"), **look)
-    return _Drawn([_bars(layer, layer.times(), layer.part("expected")), marks])
+    """A mark per element and a bar from lower to upper; only what is not inside is red. Between elements no band is known."""
+    value, low, high = (layer.elements.field(name) for name in ("value", "lower", "upper"))
+    hair = pc.multiply(pc.subtract(high, low), 1e-9)  # an anomaly that just reaches its threshold is none the less one
+    inside = pc.and_(pc.greater(value, pc.add(low, hair)), pc.less(value, pc.subtract(high, hair)))
+    drawn = [_bars(layer, layer.times(), layer.part("expected"))]
+    for mask, what, symbol, colour in (
+        (inside, "as expected", "circle", GREY),
+        (pc.invert(inside), "anomaly", "diamond", BAD),
+    ):
+        some = replace(layer, elements=layer.elements.filter(mask))
+        if len(some.elements):
+            look = {"symbol": symbol, "symbolSize": 13, "itemStyle": {"color": colour, "opacity": 1}}
+            drawn.append(_marks(some, ["value", "expected", "lower", "upper", "score"], layer.part(what), **look))
+    return _Drawn(drawn)
 
 
 def _draw_steps(layer: _Layer) -> _Drawn:
