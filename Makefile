@@ -75,7 +75,7 @@ reference: $(READY) ## write the generated pages of docs/reference again
 	@$(PY) scripts/generate_reference.py
 
 screenshots: $(READY) ## take the documentation's pictures of the console again, by the tests that walk through it
-	@PENSTOCK_PICTURES=docs/img $(PY) -m pytest tests/live/test_console.py tests/browser/test_mqtt_tutorial.py tests/browser/test_hazmat.py $(ARGS)
+	@PENSTOCK_PICTURES=docs/img $(PY) -m pytest tests/live/test_console.py tests/browser/test_mining.py tests/browser/test_mqtt_tutorial.py tests/browser/test_hazmat.py $(ARGS)
 
 clean: ## remove the environment and everything that was built
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis src/*.egg-info

@@ -12,7 +12,7 @@ import pytest
 from penstock.answers.latest_readings import Latest
 from penstock.clock import SECOND
 from penstock.console.server_status import look_at, state_of, table_facts
-from penstock.console.widgets.answer_view import Axes, chart_of, guess
+from penstock.console.widgets.answer_view import Axes, cells, chart_of, guess
 from penstock.console.widgets.plan_drawing import draw
 from penstock.database.plan_graph import plan_graph
 from penstock.database.status import Processes, log_sizes
@@ -166,6 +166,12 @@ def test_a_chart_is_guessed_from_the_columns() -> None:
     assert guess(groups) == Axes("bar", "room", ("peak",))
     assert guess(pa.table({"a": [1.0, 2.0], "b": [3.0, 4.0]})) == Axes("scatter", "a", ("b",))
     assert guess(pa.table({"room": ["cellar"]})) is None
+
+
+def test_a_cell_of_a_table_has_the_first_elements_of_a_long_array() -> None:
+    column = pa.chunked_array([pa.array([[1, 2], None, list(range(1500))])])
+    assert cells(column) == ["[1, 2]", None, "[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, … 1,500 elements]"]
+    assert cells(pa.chunked_array([[1.0, None]])) == [1.0, None]
 
 
 def _iso(us: int) -> str:

@@ -1,4 +1,7 @@
-"""An answer as a table or a chart: which column is time, which are numbers, which tells the lines apart."""
+"""An answer as a table or a chart: which column is time, which are numbers, which tells the lines apart.
+
+What mining functions find has charts of its own (`mining_charts`), one per group.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ from nicegui import ui
 
 from penstock.console.widgets.charts import bars, redraw, scatter, timeline
 from penstock.console.widgets.data_table import HEAD, TABLE, column, set_rows
+from penstock.console.widgets.mining_charts import MiningDrawing, draw_mining, has_mining
 from penstock.console.widgets.parts import cell, empty
 from penstock.json_rows import unique_names
 from penstock.views.results import Result
@@ -114,6 +118,7 @@ def _floats(column: pa.ChunkedArray) -> list[float | None]:
 
 
 ROWS_SHOWN = 1_000
+ELEMENTS_SHOWN = 10
 _KINDS: dict[Kind, str] = {"time": "Over time", "bar": "Bars", "scatter": "Scatter"}
 
 
@@ -126,6 +131,7 @@ class AnswerView:
         self._table = pa.table({})
         self._schema: pa.Schema | None = None
         self._axes: Axes | None = None
+        self._mining = False
         self._filling = False
         with ui.element("div").classes("row-line"):
             look = {"table": "Table", "chart": "Chart"}
@@ -139,6 +145,7 @@ class AnswerView:
         self._rows = ui.table(rows=[], columns=[], row_key="_row", pagination=25).props(TABLE).classes("list")
         self._rows.add_slot("header-cell", HEAD)
         self._chart = ui.echart({}).classes("chart tall")
+        self._groups = GroupCharts()
         self._nothing = empty("No rows.")
         self._draw()
 
@@ -147,14 +154,18 @@ class AnswerView:
         return found.classes("fit-content").style("min-width: 92px")
 
     def show(self, table: pa.Table) -> None:
+        if self._schema is not None and table.equals(self._table):
+            return
         self._table = table
-        if self._schema is None or not table.schema.equals(self._schema) or self._axes is None:
+        if self._schema is None or not table.schema.equals(self._schema):
             self._schema = table.schema
-            self._axes = guess(table)
+            self._mining = has_mining(table.schema)
+            self._axes = None if self._mining else guess(table)
             if self._axes is not None:
                 self._offer(self._axes)
-            if self._chart_first and self._axes is not None:
-                self._look.value = "chart" if is_measured(table, self._axes) else "table"
+            if self._chart_first and (self._mining or self._axes is not None):
+                charted = self._axes is None or is_measured(table, self._axes)
+                self._look.value = "chart" if charted else "table"
         self._draw()
 
     def _offer(self, axes: Axes) -> None:
@@ -188,14 +199,19 @@ class AnswerView:
 
     def _draw(self) -> None:
         filled = bool(self._table.num_rows)
-        charted = self._look.value == "chart" and self._axes is not None and filled
-        self._look.set_visibility(self._axes is not None)
-        self._choices.set_visibility(self._look.value == "chart" and self._axes is not None)
+        looks_at_chart = self._look.value == "chart"
+        charted = looks_at_chart and self._axes is not None and filled
+        mined = looks_at_chart and self._mining and filled
+        self._look.set_visibility(self._mining or self._axes is not None)
+        self._choices.set_visibility(looks_at_chart and self._axes is not None)
         self._nothing.set_visibility(not filled)
         self._chart.set_visibility(charted)
-        self._rows.set_visibility(filled and not charted)
+        self._groups.set_visibility(mined)
+        self._rows.set_visibility(filled and not charted and not mined)
         if charted and self._axes is not None:
             redraw(self._chart, chart_of(self._table, self._axes))
+        elif mined:
+            self._groups.show(draw_mining(self._table))
         elif filled:
             self._fill_rows()
 
@@ -206,9 +222,58 @@ class AnswerView:
         self._rows.columns = [column(n, right=right) for n, right in zip(names, numeric, strict=True)]
         first = max(0, self._table.num_rows - ROWS_SHOWN) if self._newest_first else 0
         shown = self._table.slice(first, ROWS_SHOWN)
-        values = zip(*(c.to_pylist() for c in shown.columns), strict=True)
-        rows = [{"_row": i, **dict(zip(names, map(cell, row), strict=True))} for i, row in enumerate(values)]
+        values = zip(*map(cells, shown.columns), strict=True)
+        rows = [{"_row": i, **dict(zip(names, row, strict=True))} for i, row in enumerate(values)]
         set_rows(self._rows, rows[::-1] if self._newest_first else rows)
+
+
+def cells(column: pa.ChunkedArray) -> list[str | int | float | bool | None]:
+    """The values as a table shows them, of arrays the first elements: a thousand series as text would stop all pages for seconds."""
+    if not pa.types.is_list(column.type):
+        return [cell(value) for value in column.to_pylist()]
+    lengths = pc.list_value_length(column).to_pylist()
+    begins = pc.list_slice(column, 0, ELEMENTS_SHOWN).to_pylist()
+    return [
+        cell(begin) if length is None or length <= ELEMENTS_SHOWN else f"{str(begin)[:-1]}, … {length:,} elements]"
+        for begin, length in zip(begins, lengths, strict=True)
+    ]
+
+
+class GroupCharts:
+    """The charts of mining results, one per group, with a line that says what is not drawn."""
+
+    def __init__(self) -> None:
+        self._charts: list[tuple[ui.label, ui.echart]] = []
+        self._shapes: list[tuple[object, ...]] = []
+        self._box = ui.element("div").classes("groups")
+        self._note = ui.label("").classes("muted small")
+
+    def set_visibility(self, visible: bool) -> None:
+        self._box.set_visibility(visible)
+        self._note.set_visibility(visible and bool(self._note.text))
+
+    def show(self, drawing: MiningDrawing) -> None:
+        # A chart takes new options over its old ones, so one with other columns is made anew.
+        shapes: list[tuple[object, ...]] = [(chart.columns, chart.height) for chart in drawing.charts]
+        if shapes != self._shapes:
+            self._shapes = shapes
+            self._box.clear()
+            with self._box:
+                self._charts = [self._place(chart.height, len(shapes) == 1) for chart in drawing.charts]
+        for (title, place), chart in zip(self._charts, drawing.charts, strict=True):
+            title.set_text(chart.title)
+            title.set_visibility(bool(chart.title))
+            redraw(place, chart.options)
+        self._note.set_text(drawing.note)
+        self._note.set_visibility(bool(drawing.note))
+
+    def _place(self, height: int | None, alone: bool) -> tuple[ui.label, ui.echart]:
+        with ui.element("div").classes("group"):
+            title = ui.label("").classes("num")
+            chart = ui.echart({}).classes("chart tall" if alone else "chart")
+            if height is not None:
+                chart.style(f"height: {height}px")
+        return title, chart
 
 
 def as_parquet(result: Result) -> bytes:
