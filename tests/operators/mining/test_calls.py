@@ -168,6 +168,9 @@ def test_a_join_a_rollup_and_arithmetic_of_spark_are_refused_with_the_reason(pip
         f"CREATE QUERY q AS SELECT CLUSTERS(3, p.value) AS a FROM probes p, names n WHERE p.place = n.place {WINDOW}",
         "CREATE QUERY q AS SELECT CLUSTERS(3, value) AS a FROM probes GROUP BY LATCH",
         "CREATE ROLLUP r ON short AS SELECT CLUSTERS(2, x) EVERY 1 MINUTE KEEP 10 DAYS",
+        "CREATE ROLLUP r ON short AS SELECT FREQUENT_SEQUENCES(x > 1, by => id) EVERY 1 MINUTE KEEP 10 DAYS",
+        "CREATE QUERY q AS SELECT FREQUENT_SEQUENCES(place, by => id) AS a, COUNT(*) AS n FROM probes"
+        f" WHERE value > (SELECT AVG(value) FROM probes {WINDOW}) {WINDOW}",
         "CREATE ROLLUP r ON short AS SELECT VECTOR_SUM(counts) EVERY 1 MINUTE KEEP 10 DAYS",
     ):
         with pytest.raises(PenstockError) as failed:
@@ -300,6 +303,19 @@ def test_series_beyond_the_limit_are_an_error_of_their_answer_only(pipes: Callab
             pipe.answer(name, "a")
         assert failed.value.condition == "over_budget" and "series_slots_max" in failed.value.render()
     assert next(each["value"] for each in pipe.answer("coarse", "a")[0]) == 1.0
+
+
+def test_sequences_beyond_the_limits_are_an_error_of_their_answer_only(pipes: Callable[..., Pipe]) -> None:
+    pipe = pipes(series_slots_max=100)
+    pipe.probes()
+    pipe.db.execute(f"CREATE QUERY q AS SELECT FREQUENT_SEQUENCES(value > 1, by => id) AS a FROM probes {WINDOW}")
+    pipe.db.execute(f"CREATE QUERY n AS SELECT COUNT(*) AS n FROM probes {WINDOW}")
+    pipe.push(*[2.0, 1.0] * 60)
+    pipe.engine.drain()
+    with pytest.raises(PenstockError) as failed:
+        pipe.answer("q", "a")
+    assert failed.value.condition == "over_budget" and "series_slots_max" in failed.value.render()
+    assert pipe.answer("n", "n") == [120]
 
 
 def test_vectors_of_different_lengths_are_an_error_of_their_answer_only(pipes: Callable[..., Pipe]) -> None:
