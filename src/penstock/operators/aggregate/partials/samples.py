@@ -65,17 +65,17 @@ class Samples(ValueLists):
     def add(self, state: State, values: Values) -> None:
         if self.types[0].kind == "ARRAY":
             values = values.take(np.array([each is not None for each in values.numbers[0]], np.bool_))
+            rows: Numbers = np.full(len(values.cells), None, object)
+            for i, (place, own) in enumerate(zip(values.positions.tolist(), values.numbers[0], strict=True)):
+                rows[i] = np.append(float(place), own)
         else:
-            points = np.column_stack([values.positions.astype(np.float64), *values.numbers])
-        for cell, places in per_cell(values.cells):
-            state["count"][cell] += len(places)
-            if self.types[0].kind != "ARRAY":
-                self._take(state, cell, {len(self.types)}, [points[places].ravel()])
-                continue
-            arrays = values.numbers[0][places]
-            lines = zip(values.positions[places].tolist(), arrays, strict=True)
-            parts = [np.append(float(place), each) for place, each in lines]
-            self._take(state, cell, set(map(len, arrays)), parts)
+            rows = np.column_stack([values.positions.astype(np.float64), *values.numbers])
+        for cell, part in per_cell(values.cells, rows):
+            state["count"][cell] += len(part)
+            if rows.ndim == 2:
+                self._take(state, cell, {len(self.types)}, [part.ravel()])
+            else:
+                self._take(state, cell, {len(each) - 1 for each in part}, list(part))
 
     def merge(self, state: State, at: Ints, other: State) -> None:
         np.add.at(state["count"], at, other["count"])
@@ -84,20 +84,21 @@ class Samples(ValueLists):
             self._take(state, cell, set(other["length"][places].tolist()), parts)
 
     def _take(self, state: State, cell: int, lengths: set[int], parts: list[Numbers]) -> None:
-        known, own = int(state["length"][cell]), state["values"][cell]
-        length = joined_length({known, *lengths})
+        length, own = joined_length({int(state["length"][cell]), *lengths}), state["values"][cell]
         state["length"][cell] = length
         if length == MIXED:
             state["values"][cell], state["size"][cell] = None, 0
         elif parts:
-            kept = self._smallest(np.concatenate(parts if own is None else [own, *parts]).reshape(-1, 1 + length))
-            state["values"][cell], state["size"][cell] = kept.ravel(), len(kept)
+            parts = parts if own is None else [own, *parts]
+            kept = self._smallest(parts[0] if len(parts) == 1 else np.concatenate(parts), 1 + length)
+            state["values"][cell], state["size"][cell] = kept, len(kept) // (1 + length)
 
-    def _smallest(self, rows: Numbers) -> Numbers:
-        if len(rows) <= self.most:
-            return rows
+    def _smallest(self, values: Numbers, wide: int) -> Numbers:
+        if len(values) <= self.most * wide:
+            return values
+        rows = values.reshape(-1, wide)
         hashes = xxhash64(rows[:, 0].astype(np.int64))
-        kept: Numbers = rows[np.argpartition(hashes, self.most - 1)[: self.most]]
+        kept: Numbers = rows[np.argpartition(hashes, self.most - 1)[: self.most]].ravel()
         return kept
 
     def kept(self, state: State) -> int:
