@@ -19,7 +19,7 @@ from bench.mining.nab import Labelled, labelled_series, score
 from bench.mining.peers import ask_peer
 from bench.report import Report
 from bench.tables import write_table
-from penstock.operators.mining.series import Floats, Ints
+from penstock.operators.mining.series import Ints
 
 EVERY_US = 300_000_000
 DAY = 288

@@ -6,7 +6,6 @@ FP-growth finds all frequent sets; we leave out those that are not closed. PAMI'
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
