@@ -117,8 +117,8 @@ def _draw(table: list[dict[str, Any]]) -> None:
 
     white = "ruptures, noise taken for white: found"
     found = {f"steps of {size:g}": column("found", size) for size in SIZES}
-    found |= {f"steps of {size:g}, ruptures": column(white, size) for size in SIZES}
+    found |= {f"steps of {size:g}, ruptures, white": column(white, size) for size in SIZES}
     false = {f"steps of {size:g}": column("false per 1000", size) for size in (0.0, *SIZES)}
-    false["steps of 0, ruptures"] = column("false per 1000 ", 0.0)
+    false["steps of 0, ruptures, white"] = column("false per 1000 ", 0.0)
     panels = {"share of steps found": found, "false points per 1000 slots": false}
     bars("mining_change_points", panels, dict(zip(panels, (0.9, 1.0), strict=True)))

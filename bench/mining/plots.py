@@ -26,7 +26,7 @@ def saved(name: str, size: tuple[float, float], rows: int = 1, columns: int = 1)
 
 def bars(name: str, panels: Mapping[str, Mapping[str, Mapping[str, float | None]]], bar: Mapping[str, float]) -> None:
     """One panel per quantity: by case and by series of bars; a dashed line where `bar` names one."""
-    with saved(name, (6.5 * len(panels), 4), 1, len(panels)) as axes:
+    with saved(name, (8 * len(panels), 4), 1, len(panels)) as axes:
         for axis, (quantity, by_label) in zip(axes, panels.items(), strict=True):
             cases = list(dict.fromkeys(case for values in by_label.values() for case in values))
             width = 0.8 / len(by_label)
@@ -37,4 +37,4 @@ def bars(name: str, panels: Mapping[str, Mapping[str, Mapping[str, float | None]
                 axis.axhline(bar[quantity], color="black", linestyle="--", linewidth=1, label="bar")
             axis.set_xticks(range(len(cases)), cases, rotation=30, ha="right", fontsize=8)
             axis.set_title(quantity, fontsize=10)
-            axis.legend(fontsize=8)
+            axis.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))

@@ -1,4 +1,4 @@
-"""AutoETS of statsforecast, from many histories. `python mining_statsforecast.py TASK.json`"""
+"""AutoETS of statsforecast, from many histories, in processor seconds. `python mining_statsforecast.py TASK.json`"""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def main(path: str) -> None:
     say(event="begin")
     found, seconds = {}, []
     for name, values in histories.items():
-        began = time.perf_counter()
+        began = time.process_time()
         one = forecast(values)
-        seconds.append(time.perf_counter() - began)
+        seconds.append(time.process_time() - began)
         columns = {"value": "mean", "lower": f"lo-{level}", "upper": f"hi-{level}"}
         found[name] = {ours: one[theirs].tolist() for ours, theirs in columns.items()}
     say(event="end", found=found, seconds=seconds, version=statsforecast.__version__)
