@@ -8,7 +8,7 @@ PYTEST := PYTHONDONTWRITEBYTECODE= $(PY) -m pytest
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-cameras demo-hazmat test test-fast check format bench bench-joins bench-queries bench-statistics bench-console bench-pairs bench-followed bench-scale hazmat-measure soak reference screenshots clean
+.PHONY: help demo demo-cameras demo-hazmat test test-fast check format bench bench-joins bench-queries bench-statistics bench-console bench-pairs bench-followed bench-scale bench-mining hazmat-measure soak reference screenshots mining-plots clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -63,6 +63,9 @@ bench-followed: $(READY) ## what a subscriber for each of 1 000 aggregates costs
 bench-scale: $(READY) ## long windows, many sensors, groups and queries: ARGS="--only month,sparse"; up to a quarter of an hour each
 	@$(PY) -m bench.scale $(ARGS)
 
+bench-mining: $(READY) ## mining functions against planted truth, River, stumpy, ruptures, scikit-learn, AutoETS, PAMI; a quarter of an hour
+	@$(PY) -m bench.mining $(ARGS)
+
 # One thread for each of its two processes: the matrices are small, and threads of one would wait for those of the other.
 hazmat-measure: $(READY) ## decisions about boxes from real gamma spectra: errors, times, confusion, plots; ten minutes
 	@OPENBLAS_NUM_THREADS=1 $(PY) -m apps.hazmat.measure $(ARGS)
@@ -76,6 +79,9 @@ reference: $(READY) ## write the generated pages of docs/reference again
 
 screenshots: $(READY) ## take the documentation's pictures of the console again, by the tests that walk through it
 	@PENSTOCK_PICTURES=docs/img $(PY) -m pytest tests/live/test_console.py tests/browser/test_mining.py tests/browser/test_mqtt_tutorial.py tests/browser/test_hazmat.py $(ARGS)
+
+mining-plots: $(READY) ## draw the plots of docs/howto/mining.md again, from the statements of that page
+	@$(PY) -m bench.mining.howto_plots
 
 clean: ## remove the environment and everything that was built
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis src/*.egg-info

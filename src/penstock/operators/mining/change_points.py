@@ -79,24 +79,35 @@ def _partition(sums: Floats, squares: Floats, penalty: float, shortest: int) -> 
     best[0] = 0.0
     points, last = np.zeros(count + 1, np.int64), np.zeros(count + 1, np.int64)
     candidates, until = np.zeros(count + 1, np.int64), np.full(count + 1, count + 1)
+    costs = np.empty(count + 1)
     size = 1  # the first candidate is 0: no change point
     for end in range(shortest, count + 1):
-        for i in range(size):
+        ready = size  # candidates ascend: the rest of them is too near
+        while ready and end - candidates[ready - 1] < shortest:
+            ready -= 1
+        total, square = sums[end], squares[end]
+        for i in range(ready):
             start = candidates[i]
-            if end - start < shortest:
-                continue
-            cost = best[start] + _cost(sums, squares, start, end) + (penalty if start else 0.0)
-            number = points[start] + (1 if start else 0)
-            slack = _TIE * max(abs(cost), penalty)
-            if cost < best[end] - slack or (cost <= best[end] + slack and number < points[end]):
-                best[end], points[end], last[end] = cost, number, start
+            off = total - sums[start]
+            own = max(
+                0.0, square - squares[start] - off * off / (end - start)
+            )  # `_cost`, without reading the end again
+            costs[i] = best[start] + own + (penalty if start else 0.0)
+        least, fewest, begin = np.inf, 0, 0
+        for i in range(ready):
+            slack = _TIE * max(costs[i], penalty)
+            if costs[i] <= least + slack:
+                number = points[candidates[i]] + (1 if candidates[i] else 0)
+                if costs[i] < least - slack or number < fewest:
+                    least, fewest, begin = costs[i], number, candidates[i]
+        best[end], points[end], last[end] = least, fewest, begin
         # A candidate that is worse without a penalty than this end with all is worse for every end that a segment from here reaches.
         kept = 0
         for i in range(size):
             start = candidates[i]
-            if end - start >= shortest:
-                lone = best[start] + _cost(sums, squares, start, end) + (penalty if start else 0.0) - penalty
-                if lone > best[end] + 2 * _TIE * max(abs(lone), penalty):
+            if i < ready:
+                lone = costs[i] - penalty
+                if lone > least + 2 * _TIE * max(abs(lone), penalty):
                     until[start] = min(until[start], end + shortest)
             if until[start] > end + 1:
                 candidates[kept] = start

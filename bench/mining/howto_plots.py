@@ -1,0 +1,223 @@
+"""The plots of docs/howto/mining.md, from the answers of that page's own statements: `python -m bench.mining.howto_plots`.
+
+Beside them it asks for the series that the examples look at, and for the scores of all elements, of which the band is drawn.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bench.local_database import local_database
+from penstock.database.database import Database
+from tests.support.real_series import EXCERPTS, Story, as_table
+
+ROOT = Path(__file__).parents[2]
+PAGE, PICTURES = ROOT / "docs" / "howto" / "mining.md", ROOT / "docs" / "img"
+ALL_SCORES = 0.1
+"""The least threshold that there is: nearly all elements have such a score."""
+GRAY, RED, BLUE, ORANGE = "#777777", "#c0392b", "#2471a3", "#f0b27a"
+Row = dict[str, Any]
+
+
+class Answers:
+    """A database with the series of the page, and answers of its queries."""
+
+    def __init__(self, database: Database, drain: Any) -> None:
+        self._database = database
+        blocks = re.findall(r"^```sql\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+        self._sql = {name: block for block in blocks for name in re.findall(r"CREATE QUERY (\w+) ", block)}
+        for block in blocks:
+            database.execute(re.sub(r"^SUBSCRIBE .*$", "", block, flags=re.MULTILINE))
+        for name, frame in Story.of_folder(EXCERPTS).frames.items():
+            database.push("series", as_table(name, frame))
+        drain()
+
+    def of(self, name: str) -> list[Row]:
+        """The structs that a query of the page answers."""
+        return [next(iter(row.values())) for row in self._database.invoke(name).table.to_pylist()]
+
+    def series(self, name: str) -> tuple[list[datetime], list[float]]:
+        """What the call of a query sees; a slot without readings has NaN."""
+        every = re.search(r"every => (\d+ \w+)", self._sql[name])
+        assert every is not None
+        rows = self._asked(name, f"SERIES(value, every => {every[1]})")
+        return [row["at"] for row in rows], [np.nan if row["value"] is None else row["value"] for row in rows]
+
+    def scores(self, name: str) -> list[Row]:
+        """Of the ANOMALIES of a query: nearly all elements with their bands, those of its own threshold."""
+        call = re.search(r"ANOMALIES\(.*?\)", self._sql[name])
+        assert call is not None
+        threshold = float((re.findall(r", score => ([\d.]+)", call[0]) or ["4"])[0])
+        bare = re.sub(r", (score|quiet) => [\w.]+( HOURS)?", "", call[0])
+        rows = self._asked(name, f"{bare[:-1]}, score => {ALL_SCORES})")
+        for row in rows:
+            width = (row["upper"] - row["expected"]) * threshold / ALL_SCORES
+            row |= {"lower": row["expected"] - width, "upper": row["expected"] + width}
+        return rows
+
+    def _asked(self, name: str, call: str) -> list[Row]:
+        """Another call over the rows and the window of a query."""
+        rows = self._sql[name][self._sql[name].index("FROM series") :]
+        rows = rows[: rows.index(";")]
+        table = self._database.execute(f"SELECT UNNEST({call}) AS found {rows}").table
+        assert table is not None
+        return [row["found"] for row in table.to_pylist()]
+
+
+@contextmanager
+def picture(name: str, size: tuple[float, float], rows: int, columns: int) -> Iterator[Any]:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(rows, columns, figsize=size, squeeze=False)
+    yield axes.ravel()
+    for axis in axes.ravel():
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.tick_params(labelsize=8)
+    figure.tight_layout()
+    figure.savefig(PICTURES / f"{name}.png", dpi=100)
+    pyplot.close(figure)
+
+
+def draw_anomalies(answers: Answers) -> None:
+    titles = {
+        "hot_or_cold": ("temperature of a machine by hour", "degrees F"),
+        "odd_hours": ("occupancy of a road by hour", "percent"),
+    }
+    with picture("mining-anomalies", (9, 6), 2, 1) as axes:
+        for axis, (name, (title, unit)) in zip(axes, titles.items(), strict=True):
+            axis.plot(*answers.series(name), color=GRAY, linewidth=0.9, label="SERIES")
+            band = answers.scores(name)
+            at = [row["at"] for row in band]
+            sides = [bridged(at, [row[key] for row in band]) for key in ("lower", "upper")]
+            axis.fill_between(
+                at,
+                *sides,
+                color=BLUE,
+                alpha=0.18,
+                linewidth=0,
+                label="lower to upper",
+            )
+            found = answers.of(name)
+            axis.plot([row["at"] for row in found], [row["value"] for row in found], "o", color=RED, label="ANOMALIES")
+            for row in found:
+                axis.annotate(
+                    f"{row['score']:.1f}",
+                    (row["at"], row["value"]),
+                    (6, 4),
+                    textcoords="offset points",
+                    fontsize=8,
+                    color=RED,
+                )
+            axis.set_title(f"{name}: {title}; the number is the score", fontsize=9)
+            axis.set_ylabel(unit, fontsize=8)
+            axis.legend(fontsize=8, ncols=3, loc="upper center")
+            axis.margins(y=0.18)
+
+
+def bridged(at: list[datetime], values: list[float]) -> list[float]:
+    """Without the last value before a gap of hours, so that no band is drawn across it."""
+    ends = [later - earlier > timedelta(hours=6) for earlier, later in pairwise(at)]
+    return [np.nan if end else value for end, value in zip([*ends, False], values, strict=True)]
+
+
+def draw_rhythm(answers: Answers) -> None:
+    with picture("mining-rhythm", (9, 6.5), 3, 1) as (usual, rhythm, nights):
+        rows = answers.of("usual")
+        places = [row["place"] for row in rows]
+        sides = [[row["expected"] - row["lower"] for row in rows], [row["upper"] - row["expected"] for row in rows]]
+        usual.errorbar(places, [row["expected"] for row in rows], sides, fmt="o", color=BLUE, capsize=6)
+        usual.set_xticks(places, ["0 to 6 h", "6 to 12 h", "12 to 18 h", "18 to 24 h"])
+        usual.set_title("usual: BASELINE of the temperature of an office, median and 90 %", fontsize=9)
+        usual.set_ylabel("degrees F", fontsize=8)
+        at, values = answers.series("rhythm")
+        rhythm.plot(at, values, color=GRAY, linewidth=0.7)
+        for number, (row, color) in enumerate(zip(answers.of("rhythm"), (BLUE, RED), strict=False)):
+            begin = at[-1]
+            while begin > at[0]:
+                rhythm.axvline(begin, color=color, linewidth=1.2 if number else 0.7, linestyle="-" if number else ":")
+                begin -= timedelta(seconds=row["seconds"])
+            label = f"each {row['seconds'] / 3600:.1f} hours (strength {row['strength']:.2f})"
+            rhythm.plot([], [], color=color, linestyle="-" if number else ":", label=label)
+        rhythm.set_title("rhythm: PERIODS of the occupancy of a road, counted back from the end", fontsize=9)
+        rhythm.set_ylabel("percent", fontsize=8)
+        rhythm.legend(fontsize=8, loc="upper center")
+        draw_nights(answers, nights)
+
+
+def draw_nights(answers: Answers, axis: Any) -> None:
+    """Symbols by day and place; frames where the pattern says which."""
+    levels = [
+        float(each) for each in re.findall(r"[\d.]+", re.findall(r"levels => ARRAY\[(.*?)\]", PAGE.read_text())[0])
+    ]
+    at, values = answers.series("nights")
+    days = sorted({moment.date() for moment in at})
+    grid = np.full((12, len(days)), np.nan)
+    for moment, value in zip(at, values, strict=True):
+        if not np.isnan(value):
+            grid[moment.hour // 2, days.index(moment.date())] = np.searchsorted(levels, value, side="right")
+    axis.imshow(grid, aspect="auto", cmap="Blues", vmin=-0.5, vmax=len(levels))
+    for row, column in zip(*np.nonzero(~np.isnan(grid)), strict=True):
+        axis.text(column, row, f"{grid[row, column]:.0f}", ha="center", va="center", fontsize=6)
+    (pattern,) = answers.of("nights")
+    for item in pattern["items"]:
+        axis.axhspan(item["place"] - 0.5, item["place"] + 0.5, fill=False, edgecolor=RED, linewidth=1.5)
+    axis.set_xticks(range(0, len(days), 2), [f"{day:%m-%d}" for day in days[::2]])
+    axis.set_yticks(range(0, 12, 3), [f"{2 * place} h" for place in range(0, 12, 3)])
+    share = f"{pattern['count']} of {pattern['segments']} whole days"
+    axis.set_title(f"nights: symbols of the same road; PERIODIC_PATTERNS: the framed places on {share}", fontsize=9)
+
+
+def draw_changes(answers: Answers) -> None:
+    with picture("mining-changes", (9, 5.5), 2, 1) as (changed, coming):
+        at, values = answers.series("changed")
+        changed.plot(at, values, color=GRAY, linewidth=0.7, label="SERIES")
+        found = answers.of("changed")
+        edges = [at[0], *(row["at"] for row in found), at[-1]]
+        means = [found[0]["before"], *(row["after"] for row in found)]
+        changed.hlines(means, edges[:-1], edges[1:], color=BLUE, linewidth=2, label="before, after")
+        for row in found:
+            changed.axvline(row["at"], color=RED, linewidth=1.2)
+        changed.plot([], [], color=RED, label="CHANGE_POINTS")
+        changed.set_title("changed: speed on a road by hour", fontsize=9)
+        changed.set_ylabel("miles an hour", fontsize=8)
+        changed.legend(fontsize=8, ncols=3, loc="lower left")
+        at, values = answers.series("next_hours")
+        coming.plot(at[-72:], values[-72:], color=GRAY, marker=".", linewidth=0.9, label="SERIES")
+        rows = answers.of("next_hours")
+        ahead = [row["at"] for row in rows]
+        coming.fill_between(
+            ahead,
+            *([row[key] for row in rows] for key in ("lower", "upper")),
+            color=ORANGE,
+            alpha=0.6,
+            linewidth=0,
+            label="lower to upper",
+        )
+        coming.plot(ahead, [row["value"] for row in rows], color=RED, marker=".", label="FORECAST")
+        coming.set_title("next_hours: temperature of an office, the last three days and three hours ahead", fontsize=9)
+        coming.set_ylabel("degrees F", fontsize=8)
+        coming.legend(fontsize=8, ncols=3, loc="lower center")
+
+
+def main() -> None:
+    with local_database() as (database, engine):
+        answers = Answers(database, engine.drain)
+        for draw in (draw_anomalies, draw_rhythm, draw_changes):
+            draw(answers)
+    for path in sorted(PICTURES.glob("mining-*.png")):
+        print(f"{path.relative_to(ROOT)}: {path.stat().st_size // 1024} KB")
+
+
+if __name__ == "__main__":
+    main()
