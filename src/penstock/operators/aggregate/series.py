@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,10 @@ from penstock.operators.mining.series import NOTHING, Columns, Series
 from penstock.sql.plan import AggregateCall, AggregatePlan
 from penstock.types import DOUBLE, TIMESTAMP, Type
 
-_SERIES = "series"
+_NEWEST = "newest"
+"""Beside the series of a line, the newest slot with a row of it, whether that row has a value or not."""
+Found = dict[AggregateCall, dict[Series, Columns]]
+"""By call and series, what was found: a series that is still the same one needs no look."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,19 @@ class AnswerSpan:
     until_us: int = 0
     most_elements: int = 0
 
+    def slots(self, every_us: int) -> tuple[int, int]:
+        """When the first and the last whole slot begin."""
+        return -(-self.since_us // every_us) * every_us, (self.until_us + 1) // every_us * every_us - every_us
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesBefore:
+    """The series of an earlier answer through the same window. Of slots before a time they are still right."""
+
+    lines: CombinedCells
+    slots: tuple[int, int]
+    until_us: int
+
 
 def with_series(
     plan: AggregatePlan, whole: Mapping[Measure, CombinedCells], span: AnswerSpan
@@ -40,12 +55,12 @@ def with_series(
 
     A window cuts slots and no other cell, so a series may lack lines that other measures have.
     """
-    words = {measure_of(call): str(dict(call.options)["slot"]) for call in plan.aggregates if call.options}
     room, found = span.most_elements, dict(whole)
-    for measure, word in words.items():
+    for measure, words in slot_words(plan).items():
         if measure.every_us:
-            found[measure] = _by_line(plan, measure, word, whole[measure], span)
-            room -= sum(map(len, found[measure].state[_SERIES]))
+            if _NEWEST not in whole[measure].state:
+                found[measure] = slot_series(plan, measure, whole[measure], span)
+            room -= sum(map(len, found[measure].state[_name(words[0])]))
         else:
             room -= int(whole[measure].state["size"].sum())
         if room < 0:
@@ -55,62 +70,81 @@ def with_series(
     return _aligned(found)
 
 
-def _by_line(plan: AggregatePlan, measure: Measure, word: str, lines: CombinedCells, span: AnswerSpan) -> CombinedCells:
-    """One line per (pane, group) from lines by slot."""
-    every, panes = measure.every_us, plan.panes
-    low = -(-span.since_us // every) * every
-    high = (span.until_us + 1) // every * every - every
-    whole = (lines.windows >= low) & (lines.windows <= high)
-    slots, groups = lines.windows[whole], lines.groups[whole]
-    values = _slot_values(measure, word, {name: column[whole] for name, column in lines.state.items()})
-    empty, edges = 0.0 if word == "count" else np.nan, (low, high, every)
-    if panes is None and len(slots):
-        found = _side_by_side(slots, groups, values, edges, span.most_elements, empty)
-        if found is not None:
-            return found
-    windows = np.zeros(len(slots), np.int64)
+def slot_words(plan: AggregatePlan) -> dict[Measure, list[str]]:
+    """The measures that functions of series use, and the words of `slot` that say which of its values they see."""
+    found: dict[Measure, list[str]] = {}
+    for call in plan.aggregates:
+        if call.options:
+            words, word = found.setdefault(measure_of(call), []), str(dict(call.options)["slot"])
+            words += [] if word in words else [word]
+    return found
+
+
+def _name(word: str) -> str:
+    return f"series {word}"
+
+
+def slot_series(
+    plan: AggregatePlan, measure: Measure, lines: CombinedCells, span: AnswerSpan, before: SeriesBefore | None = None
+) -> CombinedCells:
+    """One line per (pane, group) from lines by slot; with series `before` (then there are no panes) from those of later slots."""
+    every, panes, edges = measure.every_us, plan.panes, span.slots(measure.every_us)
+    at = np.flatnonzero((lines.windows >= edges[0]) & (lines.windows <= edges[1]))
+    windows = np.zeros(len(at), np.int64)
     if panes is not None:
-        places, windows = panes.of(slots)
-        slots, groups, values = slots[places], groups[places], values[places]
-    order = np.lexsort((slots, groups, windows))
-    slots, groups, values, windows = slots[order], groups[order], values[order], windows[order]
-    new = np.ones(len(order), np.bool_)
-    new[1:] = (np.diff(windows) != 0) | (np.diff(groups) != 0)
-    begins = np.flatnonzero(new)
-    series: Numbers = np.full(len(begins), None, object)
-    room = span.most_elements
-    for line, (begin, end) in enumerate(pairwise([*begins.tolist(), len(order)])):
-        if panes is not None:
-            start = int(windows[begin])
-            edges = max(low, start), min(high, start + panes.width - every), every
-        series[line] = _series(slots[begin:end], values[begin:end], edges, room, empty)
-        room -= len(series[line])
-    return CombinedCells(windows[begins], groups[begins], {_SERIES: series})
+        places, windows = panes.of(lines.windows[at])
+        at = at[places]
+    order = np.lexsort((lines.windows[at], lines.groups[at], windows))
+    at, windows = at[order], windows[order]
+    slots, groups = lines.windows[at], lines.groups[at]
+    begins = np.flatnonzero((np.diff(windows, prepend=-FOREVER) != 0) | (np.diff(groups, prepend=-1) != 0))
+    bounds = np.append(begins, len(at))
+    windows, groups, newest = windows[begins], groups[begins], slots[bounds[1:] - 1]
+    if before is not None:
+        kept = before.lines.state[_NEWEST] >= edges[0]
+        olds = before.lines.groups[kept]
+        all_groups = np.union1d(olds, groups)
+        windows, newest = np.zeros(len(all_groups), np.int64), _spread(all_groups, groups, newest, -FOREVER)
+        newest = np.maximum(newest, _spread(all_groups, olds, before.lines.state[_NEWEST][kept], -FOREVER))
+        first, end = (_spread(all_groups, groups, bound, 0) for bound in (bounds[:-1], bounds[1:]))
+        groups = all_groups
+    else:
+        first, end = bounds[:-1], bounds[1:]
+    state: State = {_NEWEST: newest}
+    columns = {name: column[at] for name, column in lines.state.items()}
+    for word in slot_words(plan)[measure]:
+        values, room = _slot_values(measure, word, columns), span.most_elements
+        known = np.full(len(groups), NOTHING, object)
+        if before is not None:
+            known = _spread(groups, olds, before.lines.state[_name(word)][kept], NOTHING)
+        series = np.full(len(groups), NOTHING, object)
+        for line, (low, high, window) in enumerate(zip(first.tolist(), end.tolist(), windows.tolist(), strict=True)):
+            own = slots[low:high], values[low:high]
+            if before is not None:
+                own = _after(known[line], before, own, word)
+            inside = edges if panes is None else (max(edges[0], window), min(edges[1], window + panes.width - every))
+            series[line] = _series(*own, (*inside, every), room, word)
+            if before is not None and before.slots == edges and series[line].equals(known[line]):
+                series[line] = known[line]
+            room -= len(series[line])
+        state[_name(word)] = series
+    return CombinedCells(windows, groups, state)
 
 
-def _side_by_side(
-    slots: Ints, groups: Ints, values: Numbers, edges: tuple[int, int, int], room: int, empty: float
-) -> CombinedCells | None:
-    """One line per group where there are no panes; None: the series of all groups would take too much room at once."""
-    low, high, every = edges
-    known = np.zeros(int(groups.max()) + 1, np.bool_)
-    known[groups] = True
-    used, first = np.flatnonzero(known), int(slots.min())
-    length = (high - first) // every + 1
-    if len(used) * length > room:
-        return None
-    grid = np.full((len(used), length), np.nan)
-    grid[(np.cumsum(known) - 1)[groups], (slots - first) // every] = values
-    present = ~np.isnan(grid)
-    begins = np.where(present.any(axis=1), present.argmax(axis=1), -1)
-    grid[~present] = empty
-    times = first + every * np.arange(length, dtype=np.int64)
-    series: Numbers = np.full(len(used), NOTHING, object)
-    for line, begin in enumerate(begins.tolist()):
-        if begin >= 0:
-            before = (first - low) // every + begin
-            series[line] = Series(times[begin:], grid[line, begin:], before, every)
-    return CombinedCells(np.zeros(len(used), np.int64), used, {_SERIES: series})
+def _spread(all_groups: Ints, groups: Ints, values: Numbers, otherwise: Any) -> Numbers:
+    """Values of some groups as values of all of them."""
+    found: Numbers = np.full(len(all_groups), otherwise, values.dtype)
+    found[np.searchsorted(all_groups, groups)] = values
+    return found
+
+
+def _after(known: Series, before: SeriesBefore, new: tuple[Ints, Numbers], word: str) -> tuple[Ints, Numbers]:
+    """Slots and values as they were known before a time, and new ones."""
+    end = int(np.searchsorted(known.times, before.until_us))
+    values = known.values[:end]
+    if word == "count":
+        values = np.where(values == 0, np.nan, values)
+    return np.concatenate([known.times[:end], new[0]]), np.concatenate([values, new[1]])
 
 
 def _slot_values(measure: Measure, word: str, state: State) -> Numbers:
@@ -123,19 +157,20 @@ def _slot_values(measure: Measure, word: str, state: State) -> Numbers:
     return values
 
 
-def _series(slots: Ints, values: Numbers, edges: tuple[int, int, int], room: int, empty: float) -> Series:
+def _series(slots: Ints, values: Numbers, edges: tuple[int, int, int], room: int, word: str) -> Series:
     """The slots from the first reading to the end of the window. `edges`: its first and last slot, and their width."""
-    present = ~np.isnan(values)
+    first, last, every = edges
+    present = ~np.isnan(values) & (slots >= first)
     if not present.any():
         return NOTHING
-    first, last, every = edges
-    begin = int(slots[present][0])
+    slots, values = slots[present], values[present]
+    begin = int(slots[0])
     length = (last - begin) // every + 1
     if length > max(room, 0):
         length = max(room, 0) + 1  # the answer is refused, and needs no room for that
         return Series(np.zeros(length, np.int64), np.zeros(length), 0, every)
-    dense = np.full(length, empty)
-    dense[(slots[present] - begin) // every] = values[present]
+    dense = np.full(length, 0.0 if word == "count" else np.nan)
+    dense[(slots - begin) // every] = values
     times = begin + every * np.arange(length, dtype=np.int64)
     return Series(times, dense, (begin - first) // every, every)
 
@@ -154,8 +189,8 @@ def _aligned(whole: Mapping[Measure, CombinedCells]) -> dict[Measure, CombinedCe
     for measure, lines in whole.items():
         own = at[begin : begin + len(lines.groups)]
         begin += len(own)
-        if _SERIES in lines.state:
-            state: State = {_SERIES: np.full(len(groups), None, object)}
+        if _NEWEST in lines.state:
+            state: State = {name: np.full(len(groups), _nothing(name), c.dtype) for name, c in lines.state.items()}
         else:
             state = measure.make().empty(len(groups))
         for name, column in lines.state.items():
@@ -164,20 +199,29 @@ def _aligned(whole: Mapping[Measure, CombinedCells]) -> dict[Measure, CombinedCe
     return found
 
 
-def find_all(call: AggregateCall, state: State, count: int) -> pa.Array:
-    """What a mining function finds in each of `count` lines."""
+def _nothing(name: str) -> Any:
+    return -FOREVER if name == _NEWEST else NOTHING
+
+
+def find_all(call: AggregateCall, state: State, count: int, known: Found | None = None) -> pa.Array:
+    """What a mining function finds in each of `count` lines. `known`: what was found before, from now on what is found here."""
     function, options = FUNCTIONS[call.function], dict(call.options)
     assert function.find is not None
-    if _SERIES in state:
-        series = [each or NOTHING for each in state[_SERIES]]
+    if _NEWEST in state:
+        series = state[_name(str(options["slot"]))].tolist()
     elif call.every_us:
         series = [NOTHING] * count  # there are no lines
     else:
         series = [_readings(part) for part in state["values"]]
-    found = []
+    before, found = known.get(call, {}) if known is not None else {}, []
     for each in series:
-        check()  # one series may take long, and many of them longer
-        found.append(function.find(each, options))
+        columns = before.get(each)
+        if columns is None:
+            check()  # one series may take long, and many of them longer
+            columns = function.find(each, options)
+        found.append(columns)
+    if known is not None:
+        known[call] = dict(zip(series, found, strict=True))
     return _as_arrow(found, call.type)
 
 
