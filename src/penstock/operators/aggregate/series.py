@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -22,8 +23,22 @@ from penstock.types import DOUBLE, TIMESTAMP, Type
 
 _NEWEST = "newest"
 """Beside the series of a line, the newest slot with a row of it, whether that row has a value or not."""
-Found = dict[AggregateCall, dict[Series, Columns]]
-"""By call and series, what was found: a series that is still the same one needs no look."""
+
+
+class Spent(NamedTuple):
+    """What looking at some series took: how many there were, their elements, and processor time."""
+
+    series: int
+    elements: int
+    seconds: float
+
+
+@dataclass(slots=True)
+class Found:
+    """What was found by call and series: a series that is still the same one needs no look. And what the others took."""
+
+    by_call: dict[AggregateCall, dict[Series, Columns]] = field(default_factory=dict)
+    spent: dict[str, Spent] = field(default_factory=dict)  # by function
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +104,8 @@ def slot_series(
 ) -> CombinedCells:
     """One line per (pane, group) from lines by slot; with series `before` (then there are no panes) from those of later slots."""
     every, panes, edges = measure.every_us, plan.panes, span.slots(measure.every_us)
+    if before is not None and before.slots == edges and before.until_us > edges[1]:
+        return before.lines
     at = np.flatnonzero((lines.windows >= edges[0]) & (lines.windows <= edges[1]))
     windows = np.zeros(len(at), np.int64)
     if panes is not None:
@@ -213,15 +230,19 @@ def find_all(call: AggregateCall, state: State, count: int, known: Found | None 
         series = [NOTHING] * count  # there are no lines
     else:
         series = [_readings(part) for part in state["values"]]
-    before, found = known.get(call, {}) if known is not None else {}, []
+    before = known.by_call.get(call, {}) if known is not None else {}
+    found, began_s, looked, elements = [], time.thread_time(), 0, 0
     for each in series:
         columns = before.get(each)
         if columns is None:
             check()  # one series may take long, and many of them longer
             columns = function.find(each, options)
+            looked, elements = looked + 1, elements + len(each)
         found.append(columns)
-    if known is not None:
-        known[call] = dict(zip(series, found, strict=True))
+    if known is not None and call.every_us:
+        known.by_call[call] = dict(zip(series, found, strict=True))
+        if elements:
+            known.spent[call.function] = Spent(looked, elements, time.thread_time() - began_s)
     return _as_arrow(found, call.type)
 
 

@@ -121,7 +121,7 @@ def _flat_pairs(one: pa.Array, two: pa.Array) -> list[tuple[pa.Array, pa.Array]]
     # Elements have as many bytes each, so arrays are equal where all their bytes are.
     columns = [_words_of_both(*pair) for pair in _flat_pairs(one.flatten(), two.flatten())]
     sides = zip((one, two), zip(*columns, strict=True), strict=True)
-    return [tuple(_as_bytes(array, words) for array, words in sides)]  # type: ignore[list-item]
+    return [tuple(_as_bytes(array, words) for array, words in sides)]
 
 
 def _words_of_both(one: pa.Array, two: pa.Array) -> tuple[list[Ids], list[Ids]]:

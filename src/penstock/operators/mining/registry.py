@@ -84,6 +84,7 @@ class MiningFunction:
     takes: Literal["numbers", "vectors"] = "numbers"
     note: str = ""  # what EXPLAIN adds
     by_slots: bool = False  # it needs `every`
+    element_us: float = 0.5  # microseconds an element takes, as long as it was not measured
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -127,6 +128,7 @@ _TABLE = (
         "The elements themselves: the series that the other functions see.",
         "SERIES(ppm, every => 1 MINUTE)",
         elements,
+        element_us=0.01,
     ),
     MiningFunction(
         "anomalies",
@@ -147,6 +149,7 @@ _TABLE = (
         anomaly,
         elements_needed,
         note=_CAUSAL,
+        element_us=0.2,
     ),
     MiningFunction(
         "baseline",
@@ -160,6 +163,7 @@ _TABLE = (
         baseline,
         lambda options: int(options["season"]),
         by_slots=True,
+        element_us=0.3,
     ),
     MiningFunction(
         "periods",
@@ -174,6 +178,7 @@ _TABLE = (
         "PERIODS(ppm, every => 10 MINUTES)",
         periods,
         lambda options: 2 * int(options["repeats"]),
+        element_us=0.8,
     ),
     MiningFunction(
         "periodic_patterns",
@@ -209,6 +214,7 @@ _TABLE = (
         "CHANGE_POINTS(ppm, every => 10 MINUTES)",
         change_points,
         lambda options: 2 * int(options["shortest"]),
+        element_us=1.5,
     ),
     MiningFunction(
         "forecast",
@@ -223,6 +229,7 @@ _TABLE = (
         forecast,
         lambda options: judged_from(options) + 1,
         by_slots=True,
+        element_us=0.4,
     ),
     MiningFunction(
         "vector_sum",
