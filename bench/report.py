@@ -97,6 +97,9 @@ AIMS = {
     "mixture_both_named_share Co-60 + Cs-137": (">", 0.9),
     "prediction_median_error": ("<", 0.501),
     "burst_to_verdict_p50_ms": ("<", 1500),
+    "mining_cycle_p99_ms": ("<", 1000),
+    "mining_push_p99_ms": ("<", 2000),
+    "mining_kb_per_group": ("<", 50),
 }
 
 

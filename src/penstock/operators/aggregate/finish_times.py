@@ -16,6 +16,9 @@ _NEWEST = 0.2
 _LEAST_ELEMENTS = 100
 """Of shorter series the calls around them are most of what is measured."""
 
+_LEAST_US = 100_000
+"""An answer changes once a cycle at most, however narrow its slots are; few cycles are shorter than this."""
+
 
 @dataclass(frozen=True, slots=True)
 class FinishCost:
@@ -60,7 +63,7 @@ class FinishTimes:
             each_us = self._functions.get(call.function, FUNCTIONS[call.function].element_us)
             spent_us = each_us * (own_us or length_us) / call.every_us
             group_us += spent_us
-            share += groups * spent_us / call.every_us
+            share += groups * spent_us / max(call.every_us, _LEAST_US)
         return FinishCost(group_us / 1000, share)
 
 

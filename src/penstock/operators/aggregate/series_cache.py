@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from penstock.cache import Cache
 from penstock.expr.windows import FOREVER
-from penstock.operators.aggregate.family import FamilyStore
+from penstock.operators.aggregate.family import FamilyStore, MeasureStore
 from penstock.operators.aggregate.groups import Groups
 from penstock.operators.aggregate.partials.cell_sums import CellRange, CombinedCells
 from penstock.operators.aggregate.series import AnswerSpan, Found, SeriesBefore, slot_words
@@ -57,10 +57,23 @@ class SeriesAsked:
 class KeptAnswer:
     """The answer of a plan, None where it depends on more than slots, and what was found for it."""
 
+    query_id: int
     plan: AggregatePlan
     seen: Mapping[Measure, SeenSlots]
     answer: pa.Table | None
     found: Found
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class KeptLines:
+    """The series of all groups, as an answer saw them."""
+
+    family: str
+    measure: Measure
+    seen: SeenSlots
+    lines: CombinedCells
+    nbytes: int
 
 
 @dataclass(slots=True)
@@ -82,7 +95,7 @@ class SeriesCache:
     """Series by family, measure and window, and answers by query. Called under the lock of the answers' owner."""
 
     def __init__(self) -> None:
-        self._lines: Cache[Hashable, tuple[SeenSlots, CombinedCells]] = Cache(most_bytes=MOST_BYTES)
+        self._lines: Cache[Hashable, KeptLines] = Cache(most_bytes=MOST_BYTES)
         self._answers: Cache[Hashable, KeptAnswer] = Cache(most_bytes=MOST_BYTES)
 
     @property
@@ -92,6 +105,16 @@ class SeriesCache:
     def clear(self) -> None:
         self._lines.clear()
         self._answers.clear()
+
+    def memory_of(self, query_id: int, used: Mapping[tuple[str, Measure], MeasureStore]) -> int:
+        """Bytes of a query's answers, and its share of the series that it uses."""
+        own = sum(kept.nbytes for kept in self._answers.values() if kept.query_id == query_id)
+        shares = [
+            kept.nbytes // max(1, len(used[kept.family, kept.measure].users))
+            for kept in self._lines.values()
+            if (kept.family, kept.measure) in used
+        ]
+        return own + sum(shares)
 
     def look(self, family: FamilyStore, asked: SeriesAsked, look: CellRange) -> SeriesLook:
         """What an answer may go on from. All rows of the look have cells."""
@@ -107,12 +130,12 @@ class SeriesCache:
         for measure, words in _of_slots(plan).items() if plan.panes is None else ():
             known = self._lines.get(asked.lines_key(measure, words))
             if known is not None:
-                seen, (low, high) = known[0], _times(measure, asked.span)
+                seen, (low, high) = known.seen, _times(measure, asked.span)
                 changed = _changed(family, measure, seen, look) // measure.every_us * measure.every_us
                 until = min(changed, seen.high + 1)
                 if seen.low <= low < until and seen.high <= high:
                     slots = seen.low, seen.high + 1 - measure.every_us
-                    found.before[measure] = SeriesBefore(known[1], slots, until)
+                    found.before[measure] = SeriesBefore(known.lines, slots, until)
         return found
 
     def put(
@@ -136,16 +159,18 @@ class SeriesCache:
                 return
             seen[measure] = SeenSlots(family.groups, low, high, look.head, known.tiles.changes(low, high, 0)[1])
             newer = self._lines.get(key)
-            if plan.panes is None and (newer is None or newer[0].head <= look.head):
+            if plan.panes is None and (newer is None or newer.seen.head <= look.head):
                 lines = whole[measure]
                 elements = sum(sum(map(len, column)) for column in lines.state.values() if column.dtype == object)
-                self._lines.put(
-                    key, (seen[measure], lines), _ELEMENT_BYTES * elements + _LINE_BYTES * len(lines.groups)
-                )
+                nbytes = _ELEMENT_BYTES * elements + _LINE_BYTES * len(lines.groups)
+                kept_lines = KeptLines(family_name(family.family), measure, seen[measure], lines, nbytes)
+                self._lines.put(key, kept_lines, nbytes)
         before = self._answers.get(asked.key)
         if before is None or all(each.head <= look.head for each in before.seen.values()):
-            kept = KeptAnswer(plan, seen, answer if _is_of_slots_alone(plan) else None, found)
-            self._answers.put(asked.key, kept, 2 * answer.nbytes)
+            kept = KeptAnswer(
+                asked.query_id, plan, seen, answer if _is_of_slots_alone(plan) else None, found, 2 * answer.nbytes
+            )
+            self._answers.put(asked.key, kept, kept.nbytes)
 
 
 def _is_of_slots_alone(plan: AggregatePlan) -> bool:

@@ -300,7 +300,12 @@ class SliceStore(OperatorState):
         used = self._used(query_id)
         shares = [known.nbytes // max(1, len(known.users)) for known in used.values()]
         families = [self.families[name] for name in {name for name, _ in used}]
-        return of_results + sum(shares) + sum(family.groups.nbytes // len(family.users) for family in families)
+        return (
+            of_results
+            + self.series.memory_of(query_id, used)
+            + sum(shares)
+            + sum(family.groups.nbytes // len(family.users) for family in families)
+        )
 
     @property
     def nbytes(self) -> int:
