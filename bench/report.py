@@ -116,6 +116,9 @@ AIMS = {
     "sequences_found_share": (">", 0.999),
     "sequences_equal_prefixspan": (">", 0.999),
     "matches_equal_stumpy": (">", 0.999),
+    "mining_cycle_p99_ms": ("<", 1000),
+    "mining_push_p99_ms": ("<", 2000),
+    "mining_kb_per_group": ("<", 50),
 }
 
 

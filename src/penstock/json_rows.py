@@ -36,6 +36,10 @@ def unique_names(names: list[str]) -> list[str]:
 def json_values(column: pa.ChunkedArray) -> list[Any]:
     """A column's values as orjson writes them; whole columns at once where Arrow can."""
     kind = column.type
+    if pa.types.is_struct(kind) and kind.num_fields:
+        return _structs(column.combine_chunks())
+    if pa.types.is_list(kind):
+        return _lists(column.combine_chunks())
     if pa.types.is_timestamp(kind):
         return list(timestamp_texts(column).to_pylist())
     if pa.types.is_floating(kind):
@@ -44,6 +48,26 @@ def json_values(column: pa.ChunkedArray) -> list[Any]:
         plain = any(of(kind) for of in (pa.types.is_integer, pa.types.is_boolean, pa.types.is_string, pa.types.is_null))
     values: list[Any] = column.to_pylist()
     return values if plain else [json_value(value) for value in values]
+
+
+def _structs(column: pa.StructArray) -> list[Any]:
+    names = [field.name for field in column.type]
+    fields = [json_values(pa.chunked_array([part])) for part in column.flatten()]
+    found: list[Any] = [dict(zip(names, values, strict=True)) for values in zip(*fields, strict=True)]
+    return found if not column.null_count else _with_nulls(column, found)
+
+
+def _lists(column: pa.ListArray) -> list[Any]:
+    elements, found, begin = json_values(pa.chunked_array([column.flatten()])), [], 0
+    for size in column.value_lengths().fill_null(0).to_pylist():
+        found.append(elements[begin : begin + size])
+        begin += size
+    return found if not column.null_count else _with_nulls(column, found)
+
+
+def _with_nulls(column: pa.Array, values: list[Any]) -> list[Any]:
+    pairs = zip(values, column.is_valid().to_pylist(), strict=True)
+    return [value if is_valid else None for value, is_valid in pairs]
 
 
 def timestamp_texts(column: pa.ChunkedArray) -> pa.ChunkedArray:

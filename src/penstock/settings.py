@@ -127,6 +127,10 @@ class Settings:
         0.15,
         "Share of one processor for the events of aggregates; beyond it a subscriber gets one event for several cycles.",
     )
+    mining_budget: float = _setting(
+        0.25,
+        "Share of one processor for SERIES and other mining functions of standing queries: of their events and, as an estimate, of what CREATE QUERY admits.",
+    )
     spark_query_budget: float = _setting(0.25, "Share of time that Spark SQL may use to evaluate standing queries.")
     result_max_rows: int = _setting(1_000_000, "Most rows that one answer holds; a larger one is an error.")
     statement_timeout_s: int = _setting(

@@ -47,6 +47,11 @@ class Subscription:
         callback()
 
     @property
+    def mines(self) -> bool:
+        """Whether its answers have mining functions."""
+        return self._standing.mines(self.name)
+
+    @property
     def may_skip_cycles(self) -> bool:
         """Whether `skip_cycles` has an effect."""
         return self._before is not None and self._before.stretch is not None

@@ -32,7 +32,7 @@ from penstock.server.http.context import Context, Lifecycle, require_role
 from penstock.server.http.errors import ErrorBoundary, add_handlers
 from penstock.server.http.listener import check_proxies, check_token, is_loopback, listen, proxies_of
 from penstock.server.http.middleware import HEADER, RequestCounters, RequestFrame
-from penstock.server.http.thread_pools import ProcessorShare, Workers
+from penstock.server.http.thread_pools import MINING_BURST_S, ProcessorShare, Workers
 from penstock.server.routes import events, influx, queries, readings, session, statements, system
 from penstock.settings import Settings
 from penstock.streams.log.release_memory import share_free_memory
@@ -94,6 +94,7 @@ def create_app(
         sessions=Sessions(database.users, settings),
         rates=rates or RateLimits(settings.requests_per_s, settings.requests_per_s * BURST_S),
         pace=ProcessorShare(settings.subscribers_budget),
+        mining_pace=ProcessorShare(settings.mining_budget, burst_s=MINING_BURST_S),
     )
     for router in ROUTERS:
         app.include_router(router)

@@ -102,6 +102,7 @@ def _describe_query(session: Session, definition: QueryDefinition, answer: Query
         "memory": memory,
         "invocations": session.usage.invocations(definition.id),
         "last_invoked": session.usage.last_us(definition.id),
+        "finish_ms": session.standing.finish_ms(definition.id),
         "seconds": session.evaluator.seconds(definition.id),
         **session.costs.of(definition.id),
     }

@@ -23,8 +23,10 @@ from penstock.catalog.state import CatalogState
 from penstock.cycle.definitions import loading
 from penstock.errors import PenstockError, error
 from penstock.expr.windows import FOREVER, RowsWindow, TimeWindow, Window
-from penstock.operators.aggregate.cell_estimate import check_cells_fit
+from penstock.operators.aggregate.cell_estimate import check_cells_fit, count_groups
+from penstock.operators.aggregate.finish_times import FinishCost, check_mining_fits
 from penstock.operators.aggregate.rollups.rollup_read import find_match
+from penstock.operators.aggregate.shape import family_of
 from penstock.operators.base.view import unheeded
 from penstock.operators.join.buffer_budget import check_join_fits
 from penstock.operators.join.readers import check_readers
@@ -34,6 +36,7 @@ from penstock.sql import statements as st
 from penstock.sql.definitions import query_facts
 from penstock.sql.parse import parse_select
 from penstock.sql.plan import (
+    AggregatePlan,
     Plan,
     QueryAggregatePlan,
     all_windows,
@@ -163,7 +166,9 @@ def _plan_all(
             _check_room(session, len(made))
             if count > 1 and isinstance(asks, st.Select):
                 reads = named_in(asks)  # before planning, which spends the tree
-            made[query.name], notices = _planned(session, query, asks, together.state_for(reads), together.coming)
+            new, notices = _planned(session, query, asks, together.state_for(reads), together.coming)
+            _check_mining(session, new, together)
+            made[query.name] = new
             became.append(notices)
         except PenstockError as failure:
             if query.statement is not None and failure.sql is None:
@@ -250,6 +255,33 @@ def _check_cells(session: Session, plan: Plan, state: CatalogState) -> None:
         table_id, most_mb = plan.aggregation.table_id, session.settings.slices_memory_mb
         segments = session.standing.listings.segments(table_id, 0)
         check_cells_fit(plan.aggregation, segments, state.rows(table_id), most_mb)
+
+
+def _check_mining(session: Session, new: QueryDefinition, together: RegistrationBatch) -> None:
+    """Refuse a query with mining functions that would take more of a core than all of them together may."""
+    plan = _mined(new)
+    if plan is None or (cost := _mining_cost(session, plan, together.state)) is None:
+        return
+    found = [_mined(known) for known in (*together.state.queries.values(), *together.made.values())]
+    others = [_mining_cost(session, other, together.state) for other in found if other is not None]
+    share = sum(other.share for other in others if other is not None)
+    groups = count_groups(family_of(plan), together.state.rows(plan.table_id))
+    check_mining_fits(cost, groups, share, session.settings.mining_budget)
+
+
+def _mined(definition: QueryDefinition) -> AggregatePlan | None:
+    """The plan of a query with functions of series by slots."""
+    if b'["every",' not in definition.stored_plan.shape:
+        return None
+    return plan_from_json(definition.plan).aggregation
+
+
+def _mining_cost(session: Session, plan: AggregatePlan, state: CatalogState) -> FinishCost | None:
+    if plan.table_id not in state.tables_by_id:
+        return None
+    groups = count_groups(family_of(plan), state.rows(plan.table_id))
+    with session.standing.locked() as store:
+        return store.slices.finish.cost(plan, groups)
 
 
 def stored(plan: Plan) -> dict[str, Any]:

@@ -157,6 +157,20 @@ class StandingQueries:
         store.slices.series_slots_max = self.settings.series_slots_max
         return store
 
+    def mines(self, name: str) -> bool:
+        """Whether a query has mining functions of slots; False where it is not known yet."""
+        with self._lock:
+            definition = self.store.state.queries.get(name)
+            answer = self.store.answers.get(definition.id) if definition is not None else None
+        plan = answer.plan.aggregation if answer is not None else None
+        return plan is not None and any(call.options and call.every_us for call in plan.aggregates)
+
+    def finish_ms(self, query_id: int) -> float | None:
+        """How long the mining functions of a query take when a slot closes."""
+        with self._lock:
+            found = self.store.slices.finish.answer_ms(query_id)
+        return round(found, 3) if found is not None else None
+
     def take(self, record: CommitRecord) -> None:
         """Fold a committed cycle into the answers and wake subscribers and other waiting clients."""
         with self._lock:

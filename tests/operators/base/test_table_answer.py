@@ -23,6 +23,10 @@ VALUES: dict[pa.DataType, list[Any]] = {
     pa.decimal128(10, 2): [None, "1.00", "2.50"],
     pa.list_(pa.float64()): [None, [], [1.0], [1.0, None]],
     pa.struct({"x": pa.int64()}): [None, {"x": 1}, {"x": None}],
+    pa.list_(pa.struct({"x": pa.string(), "y": pa.list_(pa.bool_())})): [
+        *(None, [], [None], [{"x": "a", "y": None}], [{"x": "", "y": []}, {"x": None, "y": [True]}]),
+        *([{"x": "a", "y": [None]}, None], [{"x": "", "y": []}, {"x": None, "y": [False]}]),
+    ],
     pa.null(): [None],
 }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -40,7 +40,8 @@ from penstock.operators.aggregate.partials.tiles import CutSlot, refined_width
 from penstock.operators.aggregate.rollups.notices import RolledUpNote, note_of
 from penstock.operators.aggregate.rollups.rollup_read import RollupRange, RollupSource
 from penstock.operators.aggregate.rows import answer_table, with_values
-from penstock.operators.aggregate.series import AnswerSpan
+from penstock.operators.aggregate.series import AnswerSpan, Found, goes_on, slot_series, slot_words
+from penstock.operators.aggregate.series_cache import SeriesAsked, SeriesLook
 from penstock.operators.aggregate.shape import SECOND_US, Measure, family_name, family_of, measures_of, plan_width
 from penstock.operators.aggregate.slicer import SlicedFamily
 from penstock.operators.aggregate.within import loose_measures, note_doubt, read_exactly
@@ -80,6 +81,9 @@ class AggregateAt(TableAnswer):
     scalars: tuple[AggregateAt, ...] = field(default=(), kw_only=True)  # of the plan's subqueries
     rollup: RollupSource | None = field(default=None, kw_only=True)  # for readings that the log has no more
     note: RolledUpNote | None = field(default=None, kw_only=True)  # what came of that, once there is an answer
+    kept_window: Hashable = field(
+        default=None, kw_only=True
+    )  # stands for the window where that is another one each time
 
     @property
     def now_us(self) -> int | None:
@@ -129,21 +133,31 @@ class AggregateAt(TableAnswer):
         return sorted_rows(read_log(self._compute, self.reader, self.fresh), self.plan.sorted)
 
     def _compute(self, log_reader: LogReader) -> pa.Table:
-        span, at = self.instant.range(), self.instant
-        low, high = span if span is not None else (0, -1)
+        window, at = self.instant.range(), self.instant
+        low, high = window if window is not None else (0, -1)
         panes = self.plan.panes
         pane = panes.pane if panes is not None else None
-        look = CellRange(low, high, at.floor, at.head if span is not None else at.floor, pane)
+        look = CellRange(low, high, at.floor, at.head if window is not None else at.floor, pane)
         measures = measures_of(self.plan)
         rolled = self._rolled_up(measures, look)
         if rolled is not None:
             low, high = rolled.low, rolled.high
             look = replace(look, low=low, high=high, floor=max(look.floor, rolled.position))
-        looked, groups = self._look(log_reader, measures, look)
+        span, begun = AnswerSpan(low, min(high, at.now_us or 0), self._most_elements()), None
+        if goes_on(self.plan) and rolled is None:
+            begun = self._series_look(measures, look, span)
+            if begun is not None and begun.answer is not None:
+                return begun.answer
+        since = begun.since if begun is not None else {}
+        looked, groups = self._look(log_reader, measures, look, since)
+        if begun is not None and begun.groups is not groups:
+            since, begun = {}, None  # its numbers are of groups that were meanwhile renumbered
+            looked, groups = self._look(log_reader, measures, look, since)
         rests: dict[tuple[UncoveredRows, bool, CellRange], list[tuple[Measure, CellSum]]] = {}
         for measure, parts_of in looked.items():
             for each in parts_of:
-                rests.setdefault((each.rest, each.keeps_rows, measure.range_of(look)), []).append((measure, each))
+                seen = measure.range_of(_later(look, since.get(measure)))
+                rests.setdefault((each.rest, each.keeps_rows, seen), []).append((measure, each))
         parts = {measure: [each.lines() for each in parts_of] for measure, parts_of in looked.items()}
         read: list[tuple[list[tuple[Measure, CellSum]], SlicedFamily]] = []
         for (rest, keeps_rows, seen), needed in rests.items():
@@ -184,7 +198,39 @@ class AggregateAt(TableAnswer):
         if self.plan.is_approximate:
             with self.locked() as store:
                 note_doubt(store.slices.said.kept, self.query_id, self.plan, whole, bool(loose))
-        return answer_table(self.plan, whole, groups, AnswerSpan(low, min(high, at.now_us or 0), self._most_elements()))
+        if not self.plan.has_series:
+            return answer_table(self.plan, whole, groups, span)
+        before, found = (begun.before, begun.found) if begun is not None else ({}, Found())
+        if begun is not None:
+            for measure in slot_words(self.plan):
+                whole[measure] = slot_series(self.plan, measure, whole[measure], span, before.get(measure))
+        answer = answer_table(self.plan, whole, groups, span, found)
+        if begun is not None:
+            with self.locked() as store:
+                store.slices.finish.note(self.query_id, found.spent)
+                family = store.slices.families.get(family_name(family_of(self.plan)))
+                if family is not None and family.groups is groups and not family.missing(measures, self.reach, look):
+                    store.slices.series.put(family, self._series_asked(span), look, whole, answer, found)
+        return answer
+
+    def _series_asked(self, span: AnswerSpan) -> SeriesAsked:
+        return SeriesAsked(
+            self.query_id,
+            self.plan,
+            (self.instant.window if self.kept_window is None else self.kept_window, self.reach),
+            span,
+        )
+
+    def _series_look(self, measures: tuple[Measure, ...], look: CellRange, span: AnswerSpan) -> SeriesLook | None:
+        """What the answer may go on from; None where nothing of it can be kept."""
+        with self.locked() as store:
+            family = self._family(store)
+            if any(m not in family.measures for m in measures):
+                return None
+            family.reach_back(measures, look)
+            if family.missing(measures, self.reach, look):
+                return SeriesLook(family.groups)
+            return store.slices.series.look(family, self._series_asked(span), look)
 
     def _most_elements(self) -> int:
         """How many elements its series may have, in all groups."""
@@ -247,9 +293,9 @@ class AggregateAt(TableAnswer):
         return store.slices.of(self.plan)
 
     def _look(
-        self, log_reader: LogReader, measures: tuple[Measure, ...], look: CellRange
+        self, log_reader: LogReader, measures: tuple[Measure, ...], look: CellRange, since: Mapping[Measure, int]
     ) -> tuple[dict[Measure, list[CellSum]], Groups]:
-        """What is known in cells, after all of the history that the window reaches has been sliced."""
+        """What is known in cells, after all of the history that the window reaches has been sliced. `since`: of some only from a time on."""
         first, rounds = max(self.reach, look.floor), REFINE_ROUNDS
         while True:
             with self.locked() as store:
@@ -262,7 +308,9 @@ class AggregateAt(TableAnswer):
                 if not gaps and not cut:
                     whole = replace(look, floor=first)
                     return {
-                        m: family.look(m, look, panes) if m in known else [unsliced(m.make(), m.range_of(whole), panes)]
+                        m: family.look(m, _later(look, since.get(m)), panes)
+                        if m in known
+                        else [unsliced(m.make(), m.range_of(whole), panes)]
                         for m in measures
                     }, family.groups
                 store.check_room(self.query_id)
@@ -376,3 +424,7 @@ class AggregateAt(TableAnswer):
         old = first_within(segments, 2 * wide) if wide > fine else 0
         cut = sum(end <= old for _, end in pieces)
         return [(width, some) for width, some in ((wide, pieces[:cut]), (fine, pieces[cut:])) if some]
+
+
+def _later(look: CellRange, since_us: int | None) -> CellRange:
+    return look if since_us is None else replace(look, low=max(look.low, since_us))

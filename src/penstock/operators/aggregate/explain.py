@@ -52,7 +52,16 @@ def _own_slice_lines(
         f" {', '.join(str(len(each.users)) for each in known)}",
         f"    memory: {sum(each.cells.nbytes for each in known)} bytes, its share {store.memory_of(query_id)}",
         *_kept_lines(store.said.kept.get(query_id)),
+        *_finish_lines(store, plan, len(family.groups)),
     ]
+
+
+def _finish_lines(store: SliceStore, plan: AggregatePlan, groups: int) -> list[str]:
+    """What the mining functions take."""
+    cost = store.finish.cost(plan, groups)
+    if cost is None:
+        return []
+    return [f"  finish: {cost.group_ms:.2g} ms a group and closed slot, {100 * cost.share:.2g} % of a core"]
 
 
 def _level_lines(

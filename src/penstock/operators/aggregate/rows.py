@@ -16,7 +16,7 @@ from penstock.operators.aggregate.correlated import by_answers
 from penstock.operators.aggregate.groups import Groups
 from penstock.operators.aggregate.partials.base import Ints, State
 from penstock.operators.aggregate.partials.cell_sums import CombinedCells
-from penstock.operators.aggregate.series import AnswerSpan, LineKey, find_all, with_series
+from penstock.operators.aggregate.series import AnswerSpan, Found, LineKey, find_all, with_series
 from penstock.operators.aggregate.shape import Measure, measure_of
 from penstock.operators.base.table_answer import TableAnswer
 from penstock.sql.plan import (
@@ -34,11 +34,15 @@ from penstock.types import TIMESTAMP
 
 
 def answer_table(
-    plan: AggregatePlan, whole: Mapping[Measure, CombinedCells], groups: Groups, span: AnswerSpan = AnswerSpan()
+    plan: AggregatePlan,
+    whole: Mapping[Measure, CombinedCells],
+    groups: Groups,
+    span: AnswerSpan = AnswerSpan(),
+    known: Found | None = None,
 ) -> pa.Table:
     """One row per (pane, group); all measures have the same ones, because they saw the same rows.
 
-    A series leaves out slots that the window cuts. So it may lack groups, which then have an empty one.
+    A series leaves out slots that the window cuts. So it may lack groups, which then have an empty one. `known`: see `find_all`.
     """
     plan, whole, groups = by_answers(plan, whole, groups)
     if plan.has_series or plan.by:
@@ -62,7 +66,7 @@ def answer_table(
         state = state if len(order) else partial.empty(count)
         parameter: Any = aggregate.parameter
         if aggregate.options:
-            columns[aggregate_name(place)] = find_all(aggregate, state, count)
+            columns[aggregate_name(place)] = find_all(aggregate, state, count, known)
             continue
         if aggregate.function == "twa":
             ends = windows + plan.panes.width if plan.panes is not None else span.until_us

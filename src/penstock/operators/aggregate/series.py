@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import pairwise
-from typing import Any, TypeAlias
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -23,9 +23,27 @@ from penstock.operators.mining.series import NOTHING, Columns, Series
 from penstock.sql.plan import AggregateCall, AggregatePlan
 from penstock.types import BOOLEAN, DOUBLE, TIMESTAMP, Type
 
+_NEWEST = "newest"
+"""Beside the series of a line, the newest slot with a row of it, whether that row has a value or not."""
 _SERIES = "series"
 Words: TypeAlias = tuple[Any, ...]
 """The symbols of an answer, or of a series; () where it has numbers."""
+
+
+class Spent(NamedTuple):
+    """What looking at some series took: how many there were, their elements, and processor time."""
+
+    series: int
+    elements: int
+    seconds: float
+
+
+@dataclass(slots=True)
+class Found:
+    """What was found by call and series: a series that is still the same one needs no look. And what the others took."""
+
+    by_call: dict[AggregateCall, dict[Any, Columns]] = field(default_factory=dict)
+    spent: dict[str, Spent] = field(default_factory=dict)  # by function
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +53,19 @@ class AnswerSpan:
     since_us: int = -FOREVER
     until_us: int = 0
     most_elements: int = 0
+
+    def slots(self, every_us: int) -> tuple[int, int]:
+        """When the first and the last whole slot begin."""
+        return -(-self.since_us // every_us) * every_us, (self.until_us + 1) // every_us * every_us - every_us
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesBefore:
+    """The series of an earlier answer through the same window. Of slots before a time they are still right."""
+
+    lines: CombinedCells
+    slots: tuple[int, int]
+    until_us: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +103,8 @@ def with_series(
         if plan.by and not key.by:
             lines = merge_combined([of_lines(lines)], measure.make())
         if measure.every_us:
-            lines = _by_line(plan, measure, key.slot, lines, span)
+            lines = lines if _NEWEST in lines.state else slot_series(plan, measure, lines, span)
+            lines = replace(lines, state={_SERIES: lines.state[_name(key.slot)]})
             room -= sum(map(len, lines.state[_SERIES]))
         elif key.slot:
             room -= int(lines.state["size"].sum())
@@ -95,62 +127,91 @@ def _together(lines: CombinedCells) -> CombinedCells:
     return CombinedCells(edges[:, 0], edges[:, 1], {_SERIES: gathered})
 
 
-def _by_line(plan: AggregatePlan, measure: Measure, word: str, lines: CombinedCells, span: AnswerSpan) -> CombinedCells:
-    """One line per (pane, group) from lines by slot."""
-    every, panes = measure.every_us, plan.panes
-    low = -(-span.since_us // every) * every
-    high = (span.until_us + 1) // every * every - every
-    whole = (lines.windows >= low) & (lines.windows <= high)
-    slots, groups = lines.windows[whole], lines.groups[whole]
-    values, words = _slot_values(measure, word, {name: column[whole] for name, column in lines.state.items()})
-    empty, edges = 0.0 if word == "count" else np.nan, (low, high, every)
-    if panes is None and len(slots):
-        found = _side_by_side(slots, groups, values, edges, span.most_elements, empty)
-        if found is not None:
-            return _with_words(found, words)
-    windows = np.zeros(len(slots), np.int64)
+def goes_on(plan: AggregatePlan) -> bool:
+    """Whether an answer may go on from the one before: places of symbols, and groups of `by`, are those of one answer."""
+    calls = (call for call in plan.aggregates if call.every_us)
+    return plan.has_series and not plan.by and all(call.arguments[0].type == DOUBLE for call in calls)
+
+
+def slot_words(plan: AggregatePlan) -> dict[Measure, list[str]]:
+    """The measures that functions of series use, and the words of `slot` that say which of its values they see."""
+    found: dict[Measure, list[str]] = {}
+    for call in plan.aggregates:
+        if call.every_us:
+            words, word = found.setdefault(measure_of(call), []), str(dict(call.options)["slot"])
+            words += [] if word in words else [word]
+    return found
+
+
+def _name(word: str) -> str:
+    return f"series {word}"
+
+
+def slot_series(
+    plan: AggregatePlan, measure: Measure, lines: CombinedCells, span: AnswerSpan, before: SeriesBefore | None = None
+) -> CombinedCells:
+    """One line per (pane, group) from lines by slot; with series `before` (then there are no panes) from those of later slots."""
+    every, panes, edges = measure.every_us, plan.panes, span.slots(measure.every_us)
+    if before is not None and before.slots == edges and before.until_us > edges[1]:
+        return before.lines
+    at = np.flatnonzero((lines.windows >= edges[0]) & (lines.windows <= edges[1]))
+    windows = np.zeros(len(at), np.int64)
     if panes is not None:
-        places, windows = panes.of(slots)
-        slots, groups, values = slots[places], groups[places], values[places]
-    order = np.lexsort((slots, groups, windows))
-    slots, groups, values, windows = slots[order], groups[order], values[order], windows[order]
-    new = np.ones(len(order), np.bool_)
-    new[1:] = (np.diff(windows) != 0) | (np.diff(groups) != 0)
-    begins = np.flatnonzero(new)
-    series: Numbers = np.full(len(begins), None, object)
-    room = span.most_elements
-    for line, (begin, end) in enumerate(pairwise([*begins.tolist(), len(order)])):
-        if panes is not None:
-            start = int(windows[begin])
-            edges = max(low, start), min(high, start + panes.width - every), every
-        series[line] = _series(slots[begin:end], values[begin:end], edges, room, empty)
-        room -= len(series[line])
-    return _with_words(CombinedCells(windows[begins], groups[begins], {_SERIES: series}), words)
+        places, windows = panes.of(lines.windows[at])
+        at = at[places]
+    order = np.lexsort((lines.windows[at], lines.groups[at], windows))
+    at, windows = at[order], windows[order]
+    slots, groups = lines.windows[at], lines.groups[at]
+    begins = np.flatnonzero((np.diff(windows, prepend=-FOREVER) != 0) | (np.diff(groups, prepend=-1) != 0))
+    bounds = np.append(begins, len(at))
+    windows, groups, newest = windows[begins], groups[begins], slots[bounds[1:] - 1]
+    if before is not None:
+        kept = before.lines.state[_NEWEST] >= edges[0]
+        olds = before.lines.groups[kept]
+        all_groups = np.union1d(olds, groups)
+        windows, newest = np.zeros(len(all_groups), np.int64), _spread(all_groups, groups, newest, -FOREVER)
+        newest = np.maximum(newest, _spread(all_groups, olds, before.lines.state[_NEWEST][kept], -FOREVER))
+        first, end = (_spread(all_groups, groups, bound, 0) for bound in (bounds[:-1], bounds[1:]))
+        groups = all_groups
+    else:
+        first, end = bounds[:-1], bounds[1:]
+    state: State = {_NEWEST: newest}
+    columns = {name: column[at] for name, column in lines.state.items()}
+    for word in slot_words(plan)[measure]:
+        (values, symbols), room = _slot_values(measure, word, columns), span.most_elements
+        known = np.full(len(groups), NOTHING, object)
+        if before is not None:
+            known = _spread(groups, olds, before.lines.state[_name(word)][kept], NOTHING)
+        series = np.full(len(groups), NOTHING, object)
+        for line, (low, high, window) in enumerate(zip(first.tolist(), end.tolist(), windows.tolist(), strict=True)):
+            own = slots[low:high], values[low:high]
+            if before is not None:
+                own = _after(known[line], before, own, word)
+            inside = edges if panes is None else (max(edges[0], window), min(edges[1], window + panes.width - every))
+            series[line] = _series(*own, (*inside, every), room, word)
+            if symbols and len(series[line]):
+                series[line] = replace(series[line], words=symbols)
+            if before is not None and before.slots == edges and series[line].equals(known[line]):
+                series[line] = known[line]
+            room -= len(series[line])
+        state[_name(word)] = series
+    return CombinedCells(windows, groups, state)
 
 
-def _side_by_side(
-    slots: Ints, groups: Ints, values: Numbers, edges: tuple[int, int, int], room: int, empty: float
-) -> CombinedCells | None:
-    """One line per group where there are no panes; None: the series of all groups would take too much room at once."""
-    low, high, every = edges
-    known = np.zeros(int(groups.max()) + 1, np.bool_)
-    known[groups] = True
-    used, first = np.flatnonzero(known), int(slots.min())
-    length = (high - first) // every + 1
-    if len(used) * length > room:
-        return None
-    grid = np.full((len(used), length), np.nan)
-    grid[(np.cumsum(known) - 1)[groups], (slots - first) // every] = values
-    present = ~np.isnan(grid)
-    begins = np.where(present.any(axis=1), present.argmax(axis=1), -1)
-    grid[~present] = empty
-    times = first + every * np.arange(length, dtype=np.int64)
-    series: Numbers = np.full(len(used), NOTHING, object)
-    for line, begin in enumerate(begins.tolist()):
-        if begin >= 0:
-            before = (first - low) // every + begin
-            series[line] = Series(times[begin:], grid[line, begin:], before, every)
-    return CombinedCells(np.zeros(len(used), np.int64), used, {_SERIES: series})
+def _spread(all_groups: Ints, groups: Ints, values: Numbers, otherwise: Any) -> Numbers:
+    """Values of some groups as values of all of them."""
+    found: Numbers = np.full(len(all_groups), otherwise, values.dtype)
+    found[np.searchsorted(all_groups, groups)] = values
+    return found
+
+
+def _after(known: Series, before: SeriesBefore, new: tuple[Ints, Numbers], word: str) -> tuple[Ints, Numbers]:
+    """Slots and values as they were known before a time, and new ones."""
+    end = int(np.searchsorted(known.times, before.until_us))
+    values = known.values[:end]
+    if word == "count":
+        values = np.where(values == 0, np.nan, values)
+    return np.concatenate([known.times[:end], new[0]]), np.concatenate([values, new[1]])
 
 
 def _slot_values(measure: Measure, word: str, state: State) -> tuple[Numbers, Words]:
@@ -175,14 +236,6 @@ def _slot_symbols(measure: Measure, word: str, state: State) -> tuple[Numbers, W
     return _places(measure.make().finish(SLOT_FUNCTIONS[word], state, type_).to_pylist())
 
 
-def _with_words(lines: CombinedCells, words: Words) -> CombinedCells:
-    """The same with series of symbols, if there are words."""
-    series = lines.state[_SERIES]
-    for line in range(len(series) if words else 0):
-        series[line] = replace(series[line], words=words)
-    return lines
-
-
 def _places(symbols: list[Any]) -> tuple[Numbers, Words]:
     """Each symbol as a number, NaN for None, and the symbols in order."""
     words = tuple(sorted(set(symbols) - {None}))
@@ -190,19 +243,20 @@ def _places(symbols: list[Any]) -> tuple[Numbers, Words]:
     return np.array([place.get(symbol, np.nan) for symbol in symbols], np.float64), words
 
 
-def _series(slots: Ints, values: Numbers, edges: tuple[int, int, int], room: int, empty: float) -> Series:
+def _series(slots: Ints, values: Numbers, edges: tuple[int, int, int], room: int, word: str) -> Series:
     """The slots from the first reading to the end of the window. `edges`: its first and last slot, and their width."""
-    present = ~np.isnan(values)
+    first, last, every = edges
+    present = ~np.isnan(values) & (slots >= first)
     if not present.any():
         return NOTHING
-    first, last, every = edges
-    begin = int(slots[present][0])
+    slots, values = slots[present], values[present]
+    begin = int(slots[0])
     length = (last - begin) // every + 1
     if length > max(room, 0):
         length = max(room, 0) + 1  # the answer is refused, and needs no room for that
         return Series(np.zeros(length, np.int64), np.zeros(length), 0, every)
-    dense = np.full(length, empty)
-    dense[(slots[present] - begin) // every] = values[present]
+    dense = np.full(length, 0.0 if word == "count" else np.nan)
+    dense[(slots - begin) // every] = values
     times = begin + every * np.arange(length, dtype=np.int64)
     return Series(times, dense, (begin - first) // every, every)
 
@@ -231,24 +285,33 @@ def _aligned(whole: Mapping[LineKey, CombinedCells]) -> dict[LineKey, CombinedCe
     return found
 
 
-def find_all(call: AggregateCall, state: State, count: int) -> pa.Array:
-    """What a mining function finds in each of `count` lines."""
+def find_all(call: AggregateCall, state: State, count: int, known: Found | None = None) -> pa.Array:
+    """What a mining function finds in each of `count` lines. `known`: what was found before, from now on what is found here."""
     function, options = FUNCTIONS[call.function], dict(call.options)
     assert function.find is not None
     nothing: Any = () if function.by else NOTHING
-    series: Sequence[Any]
+    series: list[Any]
     if function.takes == "points":
-        series = expect(Samples, measure_of(call).make()).samples(state)
+        series = [*expect(Samples, measure_of(call).make()).samples(state)]
     elif _SERIES in state:
         series = [each or nothing for each in state[_SERIES]]
     elif call.every_us or function.by:
         series = [nothing] * count  # there are no lines
     else:
         series = [_readings(part) for part in state["values"]]
-    found = []
+    before = known.by_call.get(call, {}) if known is not None else {}
+    found, began_s, looked, elements = [], time.thread_time(), 0, 0
     for each in series:
-        check()  # one series may take long, and many of them longer
-        found.append(function.find(each, options))
+        columns = before.get(each)
+        if columns is None:
+            check()  # one series may take long, and many of them longer
+            columns = function.find(each, options)
+            looked, elements = looked + 1, elements + (sum(map(len, each)) if function.by else len(each))
+        found.append(columns)
+    if known is not None and call.every_us:
+        known.by_call[call] = dict(zip(series, found, strict=True))
+        if elements:
+            known.spent[call.function] = Spent(looked, elements, time.thread_time() - began_s)
     return _as_arrow(found, call.type)
 
 

@@ -21,11 +21,13 @@ from penstock.operators.aggregate import payload
 from penstock.operators.aggregate.cell_files import CellFiles, FileBatch, file_batches
 from penstock.operators.aggregate.edge_rows import EdgeCache
 from penstock.operators.aggregate.family import FamilyStore, MeasureStore
+from penstock.operators.aggregate.finish_times import FinishTimes
 from penstock.operators.aggregate.history import HistoryFill
 from penstock.operators.aggregate.latch import LatchFamily
 from penstock.operators.aggregate.over_joins.family import ResultsFamily
 from penstock.operators.aggregate.partials.cell_sums import CellRange
 from penstock.operators.aggregate.partials.cells import CellStore
+from penstock.operators.aggregate.series_cache import SeriesCache
 from penstock.operators.aggregate.shape import Measure, family_name, family_of, measure_name, measures_of
 from penstock.operators.aggregate.within import AnswerCache
 from penstock.operators.base.ranges import from_position, inside, joined
@@ -66,6 +68,8 @@ class SliceStore(OperatorState):
         self.edges = EdgeCache()
         self.fills: dict[int, HistoryFill] = {}  # of queries that are FILLING
         self.large: Cache[AnswerKey, tuple[AggregatePlan, pa.Table]] = Cache(most_bytes=LARGE_BYTES)  # whole answers
+        self.series = SeriesCache()
+        self.finish = FinishTimes()
         self.series_slots_max = 4_000_000  # elements of the series of one answer, in all groups
         self._rows_before: dict[int, int] = {}  # how many rows a query's family had when the query was registered
 
@@ -118,6 +122,7 @@ class SliceStore(OperatorState):
     def drop(self, query_id: int) -> None:
         self._of_results.pop(query_id, None)
         self.fills.pop(query_id, None)
+        self.finish.drop(query_id)
         self.take(query_id, None)
 
     def _leave(self, query_id: int, gone: Iterable[tuple[str, Measure]]) -> None:
@@ -252,11 +257,12 @@ class SliceStore(OperatorState):
     def give_up(self, most_bytes: int) -> set[int]:
         """Empty the largest families until the rest fits; the queries that lost their cells."""
         gone: set[int] = set()
-        if self.nbytes + self.edges.nbytes + self.large.nbytes > most_bytes:
+        if self.nbytes + self.edges.nbytes + self.large.nbytes + self.series.nbytes > most_bytes:
             self.edges.clear()
             for family in self.families.values():
                 family.release()
             self.large.clear()
+            self.series.clear()
         while self.nbytes > most_bytes:
             largest = max(self._all_families(), key=lambda family: family.nbytes)
             gone |= largest.users
@@ -294,7 +300,12 @@ class SliceStore(OperatorState):
         used = self._used(query_id)
         shares = [known.nbytes // max(1, len(known.users)) for known in used.values()]
         families = [self.families[name] for name in {name for name, _ in used}]
-        return of_results + sum(shares) + sum(family.groups.nbytes // len(family.users) for family in families)
+        return (
+            of_results
+            + self.series.memory_of(query_id, used)
+            + sum(shares)
+            + sum(family.groups.nbytes // len(family.users) for family in families)
+        )
 
     @property
     def nbytes(self) -> int:

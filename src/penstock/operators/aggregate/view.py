@@ -56,7 +56,7 @@ class OwnWindowsAt(AggregateAt):
         held = self.part(
             self.cycle, self.query_id, self.name, part, instant, self.reach, self.locked, self.reader, self.fresh
         )
-        held.rollup = self.rollup
+        held.rollup, held.kept_window = self.rollup, (self.instant.window, us)
         found = held._compute(log_reader)
         self.note = together([note for note in (self.note, held.note) if note is not None])
         return found

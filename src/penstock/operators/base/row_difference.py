@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from penstock.expr.kernel import kernel
 from penstock.operators.aggregate.partials.slices import number_groups
-from penstock.operators.base.dictionaries import Bools, Hashes, is_text, row_hashes, words_of
+from penstock.operators.base.dictionaries import Bools, Hashes, TextDictionary, is_text, row_hashes, words_of
 
 Ids: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 FEW_ROWS = 200
@@ -22,7 +22,7 @@ _AHEAD = 32
 def row_difference(rows: pa.Table, other: pa.Table) -> tuple[Ids, Ids]:
     """Which rows are not among the others, as often as they are there, and which of the others are not among the rows."""
     mine, theirs = np.arange(rows.num_rows), np.arange(other.num_rows)
-    pairs = [_comparable(*columns) for columns in zip(rows.columns, other.columns, strict=True)]
+    pairs = [pair for columns in zip(rows.columns, other.columns, strict=True) for pair in _comparable(*columns)]
     if pairs and len(mine) + len(theirs) > FEW_ROWS:
         mine, theirs = unpaired(pairs, [row_hashes(columns, len(columns[0])) for columns in zip(*pairs, strict=True)])
         pairs = [(one.take(pa.array(mine)), two.take(pa.array(theirs))) for one, two in pairs]
@@ -106,14 +106,39 @@ def _values(column: pa.Array) -> list[Any]:
     return (column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column).to_pylist()  # type: ignore[no-any-return]
 
 
-def _comparable(column: pa.ChunkedArray, other: pa.ChunkedArray) -> tuple[pa.Array, pa.Array]:
-    """Two columns of one type, as values that can be numbered."""
-    one, two = (_as_array(each.cast(column.type)) for each in (column, other))
-    return one, two
+def _comparable(column: pa.ChunkedArray, other: pa.ChunkedArray) -> list[tuple[pa.Array, pa.Array]]:
+    """Two columns of one type, as pairs of columns whose values can be hashed and numbered."""
+    return _flat_pairs(column.combine_chunks(), other.cast(column.type).combine_chunks())
 
 
-def _as_array(column: pa.ChunkedArray) -> pa.Array:
-    whole = column.combine_chunks()
-    if pa.types.is_nested(whole.type):
-        return pa.array([None if value is None else repr(value) for value in whole.to_pylist()], pa.string())
-    return whole
+def _flat_pairs(one: pa.Array, two: pa.Array) -> list[tuple[pa.Array, pa.Array]]:
+    """Structs as their fields, arrays as bytes that are equal where they are."""
+    if pa.types.is_struct(one.type):
+        fields = zip(one.flatten(), two.flatten(), strict=True)
+        return [(one.is_valid(), two.is_valid()), *(pair for field in fields for pair in _flat_pairs(*field))]
+    if not pa.types.is_nested(one.type):
+        return [(one, two)]
+    # Elements have as many bytes each, so arrays are equal where all their bytes are.
+    columns = [_words_of_both(*pair) for pair in _flat_pairs(one.flatten(), two.flatten())]
+    sides = zip((one, two), zip(*columns, strict=True), strict=True)
+    return [tuple(_as_bytes(array, words) for array, words in sides)]
+
+
+def _words_of_both(one: pa.Array, two: pa.Array) -> tuple[list[Ids], list[Ids]]:
+    """Each value of two columns in 64 bits, the same for equal ones; where there are NULLs, another column says so."""
+    if is_text(one.type):
+        known = TextDictionary(one.type)
+        return [known.number(one)], [known.number(two)]
+    if not one.null_count and not two.null_count:
+        return [words_of(one)], [words_of(two)]
+    own, others = ([words_of(each), np.array(each.is_valid()).astype(np.int64)] for each in (one, two))
+    return own, others
+
+
+def _as_bytes(array: pa.Array, columns: Sequence[list[Ids]]) -> pa.Array:
+    """An array per row as the words of its elements, one after the other."""
+    words = np.column_stack([column for each in columns for column in each])
+    sizes = np.array(pc.list_value_length(array).fill_null(0), np.int64) * (8 * words.shape[1])
+    bounds, data = np.concatenate([[0], np.cumsum(sizes)]), np.ascontiguousarray(words)
+    valid = pa.array(np.array(array.is_valid())).buffers()[1] if array.null_count else None
+    return pa.Array.from_buffers(pa.large_binary(), len(array), [valid, pa.py_buffer(bounds), pa.py_buffer(data)])

@@ -13,6 +13,8 @@ from penstock.operators.base.answer import AnswerAt, Ids, check_rows
 from penstock.operators.base.row_difference import row_difference
 from penstock.operators.select.delivered_windows import DeliveredWindows
 
+_NONE: Ids = np.empty(0, np.int64)
+
 
 class TableAnswer(ABC):
     """An answer that is one table. Ids are places in that table."""
@@ -42,11 +44,11 @@ class TableAnswer(ABC):
 
     def entered(self, before: AnswerAt) -> Ids:
         """Groups with a new value."""
-        return row_difference(self.answer(), _table(before))[0]
+        return _difference(self.answer(), _table(before))[0]
 
     def changed(self, before: AnswerAt, inside_before: Ids) -> tuple[Ids, Ids, pa.Table]:
         was = _table(before)
-        entered, left = row_difference(self.answer(), was)
+        entered, left = _difference(self.answer(), was)
         return self.inside(), entered, was.take(pa.array(left))
 
     def select(self, limit: int | None, most: int) -> pa.Table:
@@ -58,6 +60,11 @@ class TableAnswer(ABC):
 
     def undelivered(self, before: AnswerAt, delivered: DeliveredWindows) -> Ids:
         return self.entered(before)
+
+
+def _difference(answer: pa.Table, was: pa.Table) -> tuple[Ids, Ids]:
+    """What came and what went; of an answer that stayed as it was, nothing is compared."""
+    return (_NONE, _NONE) if answer is was else row_difference(answer, was)
 
 
 def _table(held: AnswerAt) -> pa.Table:

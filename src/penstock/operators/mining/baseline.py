@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from penstock.expr.kernel import kernel
 from penstock.operators.mining.order_statistics import percentile_of
-from penstock.operators.mining.series import Columns, Options, Series
+from penstock.operators.mining.series import Columns, Floats, Ints, Options, Series
 
 
 def baseline(series: Series, options: Options) -> Columns:
@@ -16,9 +17,15 @@ def baseline(series: Series, options: Options) -> Columns:
     order = np.lexsort((series.values[present], places))
     values = series.values[present][order]
     known, begins, counts = np.unique(places[order], return_index=True, return_counts=True)
-    lines = [
-        [percentile_of(values[begin : begin + n], n, fraction) for fraction in (0.5, (1 - level) / 2, (1 + level) / 2)]
-        for begin, n in zip(begins.tolist(), counts.tolist(), strict=True)
-    ]
-    expected, lower, upper = np.array(lines).reshape(-1, 3).T
+    expected, lower, upper = _percentiles(values, begins, counts, np.array([0.5, (1 - level) / 2, (1 + level) / 2]))
     return known, expected, lower, upper, counts
+
+
+@kernel
+def _percentiles(values: Floats, begins: Ints, counts: Ints, fractions: Floats) -> Floats:
+    """Some percentiles of each stretch of ordered values."""
+    found = np.empty((len(fractions), len(begins)))
+    for i in range(len(begins)):
+        for k in range(len(fractions)):
+            found[k, i] = percentile_of(values[begins[i] :], counts[i], fractions[k])
+    return found

@@ -7,8 +7,6 @@ The penalty grows with the long-run noise, so values that follow each other clos
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import numpy as np
 
 from penstock.errors import error
@@ -35,12 +33,8 @@ def change_points(series: Series, options: Options) -> Columns:
     sums, squares = _prefix_sums(values)
     points = _partition(sums, squares, float(options["penalty"]) * unit, shortest)
     edges = np.concatenate([[0], points, [len(values)]])
-    means = np.array([float(values[low:high].mean()) for low, high in pairwise(edges.tolist())])
-    saved = [
-        _cost(sums, squares, low, high) - _cost(sums, squares, low, at) - _cost(sums, squares, at, high)
-        for low, at, high in zip(edges[:-2], edges[1:-1], edges[2:], strict=True)
-    ]
-    return times[points], means[:-1], means[1:], np.array(saved) / unit
+    means = np.add.reduceat(values, edges[:-1]) / np.diff(edges)
+    return times[points], means[:-1], means[1:], _saved(sums, squares, edges) / unit
 
 
 def long_run_noise(values: Floats) -> float:
@@ -48,7 +42,7 @@ def long_run_noise(values: Floats) -> float:
     one, two = values[1:] - values[:-1], values[2:] - values[:-2]
     if not len(two):
         return 0.0
-    first, second = (_MAD * float(np.median(np.abs(d - np.median(d)))) for d in (one, two))
+    first, second = (_MAD * _median(np.abs(d - _median(d))) for d in (one, two))
     first, second = first**2, second**2
     if first == 0:
         first, second = float(np.mean(one**2)), float(np.mean(two**2))
@@ -60,8 +54,13 @@ def long_run_noise(values: Floats) -> float:
 
 def _prefix_sums(values: Floats) -> tuple[Floats, Floats]:
     """Of values about their median: so less is lost when sums are subtracted."""
-    about = values - np.median(values)
+    about = values - _median(values)
     return np.concatenate([[0.0], np.cumsum(about)]), np.concatenate([[0.0], np.cumsum(about**2)])
+
+
+@kernel
+def _median(values: Floats) -> float:
+    return float(np.median(values))
 
 
 @kernel
@@ -72,6 +71,16 @@ def _cost(sums: Floats, squares: Floats, low: int, high: int) -> float:
 
 
 @kernel
+def _saved(sums: Floats, squares: Floats, edges: Ints) -> Floats:
+    """How much of the cost each point saves."""
+    found = np.empty(len(edges) - 2)
+    for i in range(len(found)):
+        low, at, high = edges[i], edges[i + 1], edges[i + 2]
+        found[i] = _cost(sums, squares, low, high) - _cost(sums, squares, low, at) - _cost(sums, squares, at, high)
+    return found
+
+
+@kernel
 def _partition(sums: Floats, squares: Floats, penalty: float, shortest: int) -> Ints:
     """The first elements of the segments of the best partition, without that of the first segment."""
     count = len(sums) - 1
@@ -79,41 +88,40 @@ def _partition(sums: Floats, squares: Floats, penalty: float, shortest: int) -> 
     best[0] = 0.0
     points, last = np.zeros(count + 1, np.int64), np.zeros(count + 1, np.int64)
     candidates, until = np.zeros(count + 1, np.int64), np.full(count + 1, count + 1)
-    costs = np.empty(count + 1)
-    size = 1  # the first candidate is 0: no change point
+    # Of each candidate what its cost begins with, side by side; the first candidate is 0: no change point.
+    base, costs = np.zeros((3, count + 1)), np.empty(count + 1)
+    size = 1
     for end in range(shortest, count + 1):
-        ready = size  # candidates ascend: the rest of them is too near
-        while ready and end - candidates[ready - 1] < shortest:
+        ready = size
+        while ready > 0 and end - candidates[ready - 1] < shortest:
             ready -= 1
-        total, square = sums[end], squares[end]
         for i in range(ready):
-            start = candidates[i]
-            off = total - sums[start]
-            own = max(
-                0.0, square - squares[start] - off * off / (end - start)
-            )  # `_cost`, without reading the end again
-            costs[i] = best[start] + own + (penalty if start else 0.0)
-        least, fewest, begin = np.inf, 0, 0
+            total = sums[end] - base[1, i]
+            costs[i] = base[0, i] + max(0.0, squares[end] - base[2, i] - total * total / (end - candidates[i]))
         for i in range(ready):
-            slack = _TIE * max(costs[i], penalty)
-            if costs[i] <= least + slack:
-                number = points[candidates[i]] + (1 if candidates[i] else 0)
-                if costs[i] < least - slack or number < fewest:
-                    least, fewest, begin = costs[i], number, candidates[i]
-        best[end], points[end], last[end] = least, fewest, begin
+            start, cost = candidates[i], costs[i]
+            if cost > best[end] + _TIE * max(cost, penalty):
+                continue
+            number = points[start] + (1 if start else 0)
+            slack = _TIE * max(abs(cost), penalty)
+            if cost < best[end] - slack or (cost <= best[end] + slack and number < points[end]):
+                best[end], points[end], last[end] = cost, number, start
         # A candidate that is worse without a penalty than this end with all is worse for every end that a segment from here reaches.
         kept = 0
         for i in range(size):
             start = candidates[i]
             if i < ready:
                 lone = costs[i] - penalty
-                if lone > least + 2 * _TIE * max(abs(lone), penalty):
+                if lone > best[end] and lone > best[end] + 2 * _TIE * max(abs(lone), penalty):
                     until[start] = min(until[start], end + shortest)
             if until[start] > end + 1:
-                candidates[kept] = start
+                if kept < i:
+                    candidates[kept] = start
+                    base[0, kept], base[1, kept], base[2, kept] = base[0, i], base[1, i], base[2, i]
                 kept += 1
         size = kept
         candidates[size] = end
+        base[0, size], base[1, size], base[2, size] = best[end] + penalty, sums[end], squares[end]
         size += 1
     found = np.empty(points[count], np.int64)
     at, place = count, points[count] - 1

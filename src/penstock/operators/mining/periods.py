@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.errors import error
-from penstock.operators.mining.series import Columns, Floats, Options, Series
+from penstock.expr.kernel import kernel
+from penstock.operators.mining.series import Columns, Floats, Ints, Options, Series
 
 LEAST_PAIRS = 20
 MOST_SYMBOLS = 64
@@ -82,17 +83,20 @@ def autocorrelation(values: Floats, most: int, detrend: bool) -> tuple[Floats, F
     if rest is None:
         return correlations, pairs
     size = 1 << (2 * count - 1).bit_length()
-    mask = present.astype(np.float64)
-    spectra = [np.fft.rfft(part, size) for part in (rest, rest**2, mask)]
-
-    def over_pairs(one: int, two: int) -> Floats:
-        """The sum over elements i that have a partner of one[i] * two[i + lag], by lag."""
-        found: Floats = np.fft.irfft(np.conj(spectra[one]) * spectra[two], size)[: most + 1]
-        return found
-
-    pairs = np.round(over_pairs(2, 2))
+    if present.all():
+        # Every element has a partner, so only products need a transform.
+        squares = np.concatenate([[0.0], np.cumsum(rest**2)])
+        pairs = count - np.arange(most + 1.0)
+        products = np.fft.irfft(np.abs(np.fft.rfft(rest, size)) ** 2, size)[: most + 1]
+        early, late = squares[count - np.arange(most + 1)], squares[count] - squares[: most + 1]
+    else:
+        one, square, mask = np.fft.rfft(np.stack([rest, rest**2, present.astype(np.float64)]), size)
+        # The sums over elements i that have a partner of one value at i times another at i + lag, by lag.
+        both = np.stack([np.conj(mask) * mask, np.conj(one) * one, np.conj(square) * mask, np.conj(mask) * square])
+        pairs, products, early, late = np.fft.irfft(both, size)[:, : most + 1]
+        pairs = np.round(pairs)
     with np.errstate(divide="ignore", invalid="ignore"):
-        found = over_pairs(0, 0) / np.sqrt(np.maximum(over_pairs(1, 2), 0) * np.maximum(over_pairs(2, 1), 0))
+        found = products / np.sqrt(np.maximum(early, 0) * np.maximum(late, 0))
     known = (pairs >= np.maximum(LEAST_PAIRS, (count - np.arange(most + 1)) / 10)) & np.isfinite(found)
     correlations[known] = np.round(found[known], 9)
     correlations[0] = 1.0
@@ -117,23 +121,35 @@ def _without_trend(values: Floats, present: np.ndarray, detrend: bool) -> Floats
 
 def candidates(correlations: Floats, pairs: Floats, strength: float) -> list[int]:
     """The lags of peaks that are high enough and stand out; the last lag is only a neighbour."""
-    found = []
-    for lag in range(2, len(correlations) - 1):
-        height = correlations[lag]
-        if height < strength or height <= correlations[lag - 1] or height < correlations[lag + 1]:
+    lags, prominences = _peaks(correlations, strength)
+    return [
+        lag
+        for lag, prominence in zip(lags.tolist(), prominences.tolist(), strict=True)
+        if round(prominence, 9) >= max(PROMINENCE, 3 / math.sqrt(pairs[lag]))
+    ]
+
+
+@kernel
+def _peaks(heights: Floats, strength: float) -> tuple[Ints, Floats]:
+    """The lags of peaks that are high enough, and how far one has to go down from each before a higher point is reached, or the end."""
+    lags, prominences = np.empty(len(heights), np.int64), np.empty(len(heights))
+    count = 0
+    for lag in range(2, len(heights) - 1):
+        height = heights[lag]
+        if height < strength or height <= heights[lag - 1] or height < heights[lag + 1]:
             continue
-        if _prominence(correlations, lag) >= max(PROMINENCE, 3 / math.sqrt(pairs[lag])):
-            found.append(lag)
-    return found
-
-
-def _prominence(heights: Floats, at: int) -> float:
-    """How far one has to go down from a peak before a higher point is reached, or the end."""
-    lows = []
-    for side in (heights[:at][::-1], heights[at + 1 :]):
-        higher = np.flatnonzero(side > heights[at])
-        lows.append(float(side[: higher[0] if len(higher) else len(side)].min(initial=heights[at])))
-    return round(float(heights[at]) - max(lows), 9)
+        left = right = height
+        i = lag - 1
+        while i >= 0 and heights[i] <= height:
+            left = min(left, heights[i])
+            i -= 1
+        i = lag + 1
+        while i < len(heights) and heights[i] <= height:
+            right = min(right, heights[i])
+            i += 1
+        lags[count], prominences[count] = lag, height - max(left, right)
+        count += 1
+    return lags[:count], prominences[:count]
 
 
 def _periods(peaks: list[int], correlations: Floats) -> dict[int, float]:

@@ -97,6 +97,7 @@ class MiningFunction:
     symbol_slot: str = "last"  # the word of a slot of symbols
     note: str | Callable[[Options], str] = ""  # what EXPLAIN adds
     by_slots: bool = False  # it needs `every`
+    element_us: float = 0.5  # microseconds an element takes, as long as it was not measured
 
     @property
     def by(self) -> bool:
@@ -165,6 +166,7 @@ _TABLE = (
         "The elements themselves: the series that the other functions see.",
         "SERIES(ppm, every => 1 MINUTE)",
         elements,
+        element_us=0.01,
     ),
     MiningFunction(
         "anomalies",
@@ -185,6 +187,7 @@ _TABLE = (
         anomaly,
         elements_needed,
         note=_CAUSAL,
+        element_us=0.2,
     ),
     MiningFunction(
         "baseline",
@@ -198,6 +201,7 @@ _TABLE = (
         baseline,
         lambda options: int(options["season"]),
         by_slots=True,
+        element_us=0.3,
     ),
     MiningFunction(
         "periods",
@@ -213,6 +217,7 @@ _TABLE = (
         periods,
         lambda options: 2 * int(options["repeats"]),
         symbols=("TEXT", "BOOLEAN"),
+        element_us=0.8,
     ),
     MiningFunction(
         "periodic_patterns",
@@ -271,6 +276,7 @@ _TABLE = (
         "CHANGE_POINTS(ppm, every => 10 MINUTES)",
         change_points,
         lambda options: 2 * int(options["shortest"]),
+        element_us=1.5,
     ),
     MiningFunction(
         "forecast",
@@ -285,6 +291,7 @@ _TABLE = (
         forecast,
         lambda options: judged_from(options) + 1,
         by_slots=True,
+        element_us=0.4,
     ),
     MiningFunction(
         "matches",

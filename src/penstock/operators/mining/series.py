@@ -34,6 +34,11 @@ class Series:
     def __len__(self) -> int:
         return len(self.values)
 
+    def equals(self, other: Series) -> bool:
+        """Whether both have the same elements at the same place of the window."""
+        same = len(self) == len(other) and self.before == other.before and self.every_us == other.every_us
+        return same and np.array_equal(self.times, other.times) and np.array_equal(self.values, other.values, True)
+
 
 NOTHING = Series(np.empty(0, np.int64), np.empty(0))
 

@@ -51,6 +51,7 @@ class Context:
     sessions: Sessions
     rates: RateLimits
     pace: ProcessorShare
+    mining_pace: ProcessorShare  # of subscribers to queries with mining functions
 
     @property
     def users(self) -> Users:

@@ -37,6 +37,8 @@ WAITING_MAX = 1_000
 # After a quiet time, so much work goes on without a pause.
 BURST_S = 0.1
 LEAST_SHARE = 0.01
+MINING_BURST_S = 10.0
+"""The same for mining functions, which have nothing to do until a slot closes, and then all at once."""
 # What statements and definitions of one user that run or wait take together; a larger one has to be the only one.
 CALLS_MAX_BYTES = 64 << 20
 # Smaller ones are bounded by their number: CANCEL STATEMENT has to get through.
@@ -108,8 +110,10 @@ class Shares:
 class ProcessorShare:
     """Keeps work that is done again and again to a share of one processor: one piece at a time, in order, with pauses between."""
 
-    def __init__(self, share: float, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, share: float, clock: Callable[[], float] = time.monotonic, burst_s: float = BURST_S) -> None:
+        """`burst_s`: after so long without work, as much may be done at once as the share allows in that time."""
         self._share = max(share, LEAST_SHARE)
+        self._burst_s = burst_s
         self._clock = clock
         self._lock = asyncio.Lock()  # its waiters get it in the order in which they came
         self._free_s = 0.0
@@ -130,7 +134,7 @@ class ProcessorShare:
 
     def end(self, spent_s: float) -> None:
         """The work of this turn took so much processor time."""
-        self._free_s = max(self._free_s, self._clock() - BURST_S) + spent_s / self._share
+        self._free_s = max(self._free_s, self._clock() - self._burst_s) + spent_s / self._share
         self._lock.release()
 
 

@@ -167,7 +167,7 @@ async def stream_events(
     stopping = context.lifecycle.closing
     ping_s = PING_S if ping_s is None else ping_s
     context.counters.subscribers += 1
-    turn = Turn(context.pace)
+    turn = Turn(context.mining_pace if subscription.mines else context.pace)
     closed = asyncio.ensure_future(stopping.wait())
     closed.add_done_callback(lambda _: wake.set())
     try:

@@ -697,6 +697,18 @@ class TileStore:
                 yield from self._finer(look, tile, own)
                 yield tile, own
 
+    def changes(self, low: int, high: int, head: int) -> tuple[int, int]:
+        """Of slots that begin in [low, high]: when the first begins that has rows from a log position on, and the lowest position of any row."""
+        newest = self._recent_cells()
+        blocks = [(newest.starts, newest.firsts, newest.lasts)]
+        blocks += [(each.index.slots, each.index.firsts, each.index.lasts) for each in self._levels.values()]
+        changed, first = FOREVER, FOREVER
+        for starts, firsts, lasts in blocks:
+            inside = (starts >= low) & (starts <= high)
+            changed = min(changed, int(starts[inside & (lasts >= head)].min(initial=FOREVER)))
+            first = min(first, int(firsts[inside].min(initial=FOREVER)))
+        return changed, first
+
     def unrefined(self, look: CellRange) -> list[CutSlot]:
         """The slots with rows far apart that a look cuts, and that are not known in finer cells."""
         return [slot for level in self._levels.values() for slot in self._unrefined(look, level.index)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar
@@ -17,6 +18,8 @@ from penstock.operators.aggregate.groups import Groups
 from penstock.operators.aggregate.history import InPeriods, SliceRequest
 from penstock.operators.aggregate.partials.cell_sums import CellRange, UncoveredRows
 from penstock.operators.aggregate.rollups.rollup_read import find_source
+from penstock.operators.aggregate.series import AnswerSpan
+from penstock.operators.aggregate.series_cache import SeriesLook
 from penstock.operators.aggregate.shape import Measure, family_of, plan_width
 from penstock.operators.aggregate.view import OwnWindowsAt
 from penstock.operators.base.log_reader import LogReader
@@ -34,8 +37,11 @@ class OneShotAggregateAt(AggregateAt):
     def answer(self) -> pa.Table:
         return self._computed()
 
+    def _series_look(self, measures: tuple[Measure, ...], look: CellRange, span: AnswerSpan) -> SeriesLook | None:
+        return None
+
     def _look(
-        self, log_reader: LogReader, measures: tuple[Measure, ...], look: CellRange
+        self, log_reader: LogReader, measures: tuple[Measure, ...], look: CellRange, since: Mapping[Measure, int]
     ) -> tuple[dict[Measure, list[CellSum]], Groups]:
         panes, groups = self.plan.panes, Groups.by(family_of(self.plan).keys)
         width = plan_width(self.plan) if panes is None or self.plan.has_series else panes.pane

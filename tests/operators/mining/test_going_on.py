@@ -1,0 +1,156 @@
+"""Answers of series that go on from the one before: the same as fresh ones, and no work where no slot has changed. What they cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from penstock.errors import PenstockError
+from penstock.operators.aggregate.finish_times import FinishTimes
+from penstock.operators.aggregate.partials import tiles
+from penstock.operators.aggregate.series import Spent
+from penstock.operators.base.table_answer import TableAnswer
+from penstock.views.standing_queries import Intervals
+from tests.operators.mining.story import Story
+from tests.support.pipe import Pipe
+
+QUERIES = {
+    "plain": "SERIES(value, every => 5 SECONDS) AS a FROM probes GROUP BY place BEGIN (NOW - 40 SECONDS) END (NOW)",
+    "counted": "SERIES(value, every => 2 SECONDS, slot => COUNT) AS a, COUNT(*) AS n FROM probes GROUP BY place"
+    " BEGIN (NOW - 15 SECONDS) END (NOW - 2 SECONDS)",
+    "words": "SERIES(value, every => 3 SECONDS, slot => SUM) AS a, SERIES(value, every => 3 SECONDS) AS b FROM probes"
+    " GROUP BY place BEGIN (NOW - 30 SECONDS) END (NOW)",
+    "growing": "SERIES(value, every => 10 SECONDS) AS a FROM probes GROUP BY place",
+    "panes": "SERIES(value, every => 5 SECONDS) AS a FROM probes GROUP BY place, TUMBLE(30 SECONDS) BEGIN (NOW - 2 MINUTES) END (NOW)",
+    "own": "SERIES(value, 20 SECONDS, every => 5 SECONDS) AS a, SERIES(value, every => 5 SECONDS) AS b FROM probes"
+    " GROUP BY place BEGIN (NOW - 60 SECONDS) END (NOW)",
+    "found": "ANOMALIES(value, every => 2 SECONDS, history => 50 SECONDS, score => 1) AS a,"
+    " CHANGE_POINTS(value, every => 2 SECONDS, shortest => 3) AS b FROM probes GROUP BY place BEGIN (NOW - 2 MINUTES) END (NOW)",
+}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_an_answer_that_goes_on_from_the_one_before_is_that_of_a_fresh_start(
+    pipes: Callable[..., Pipe], monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    monkeypatch.setattr(tiles, "RECENT", 2)
+    story = Story(pipes(intervals=Intervals(snapshot_cycles=7, trim_cycles=5)), seed)
+    for name, asks in QUERIES.items():
+        story.pipe.db.execute(f"CREATE QUERY {name} AS SELECT place, {asks}")
+    for cycle in story.cycles(40):
+        answers = {name: story.answer(name, cycle) for name in QUERIES}
+        earlier = {name: story.answer(name, cycle - 1) for name in QUERIES} if cycle % 3 == 0 else {}
+        story.pipe.db.standing.store.slices.series.clear()
+        assert answers == {name: story.answer(name, cycle) for name in QUERIES}
+        story.pipe.db.standing.store.slices.series.clear()
+        assert earlier == {name: story.answer(name, cycle - 1) for name in earlier}
+        if cycle % 4:  # others go on from an answer that is not the one of the cycle before
+            for name in QUERIES:
+                story.answer(name, cycle)
+
+
+def held(pipe: Pipe, name: str = "q") -> TableAnswer:
+    found = pipe.db.standing.held(name)
+    assert isinstance(found, TableAnswer)
+    return found
+
+
+def followed(pipe: Pipe, call: str = "SERIES(value, every => 10 SECONDS)") -> None:
+    pipe.db.execute(
+        "CREATE TABLE probes (id INT PRIMARY KEY, reading STREAM (value DOUBLE)) WITH (time = 'valid', out_of_order = 'accept')"
+    )
+    pipe.db.execute("INSERT INTO probes VALUES (1, NULL), (2, NULL)")
+    pipe.db.execute(f"CREATE QUERY q AS SELECT id, {call} AS a FROM probes GROUP BY id BEGIN (NOW - 1 HOUR) END (NOW)")
+
+
+def send(pipe: Pipe, sensor: int, late_us: int = 0) -> None:
+    pipe.clock.advance(1_000_000)
+    ts = pipe.clock.now_us() - late_us
+    pipe.db.push("probes", [{"id": sensor, "value": float(ts % 97), "ts": ts}])
+    pipe.engine.drain()
+
+
+def test_where_no_slot_has_changed_the_answer_is_the_same_object_and_a_subscriber_has_no_event(
+    pipes: Callable[..., Pipe],
+) -> None:
+    pipe = pipes()
+    followed(pipe)
+    for _ in range(25):
+        send(pipe, 1)
+    before, kinds = held(pipe), []
+    before.answer()
+    for _ in range(20):
+        send(pipe, 1)
+        after = held(pipe)
+        kinds.append(after.answer() is before.answer())
+        entered = after.changed(before, before.inside())[1]
+        assert not kinds[-1] or not len(entered)
+        before = after
+    assert (
+        kinds.count(False) <= 4 and kinds.count(True) >= 16
+    )  # NOW passes two ends of slots: each moves END, and then BEGIN
+
+
+def test_after_a_late_reading_only_its_group_is_looked_at_again(pipes: Callable[..., Pipe]) -> None:
+    pipe = pipes()
+    followed(pipe, "PERIODS(value, every => 10 SECONDS)")
+    for turn in range(65):
+        send(pipe, 1 + turn % 2)
+    held(pipe).answer()
+    spent: list[Any] = []
+    slices = pipe.db.standing.store.slices
+    slices.finish = Spy(spent)
+    send(pipe, 2, late_us=35_000_000)  # NOW stays in the middle of a slot
+    held(pipe).answer()
+    assert [each["periods"].series for each in spent] == [1]
+
+
+class Spy(FinishTimes):
+    """Keeps what it is told."""
+
+    def __init__(self, told: list[Any]) -> None:
+        super().__init__()
+        self._told = told
+
+    def note(self, query_id: int, spent: Mapping[str, Spent]) -> None:
+        self._told.append(dict(spent))
+
+
+def test_words_of_the_same_argument_have_series_of_their_own(pipes: Callable[..., Pipe]) -> None:
+    pipe = pipes()
+    followed(pipe, "SERIES(value, every => 10 SECONDS, slot => SUM) AS s, SERIES(value, every => 10 SECONDS)")
+    for _ in range(30):
+        send(pipe, 1)
+    (row,) = pipe.db.standing.invoke("q").table.to_pylist()
+    assert row["s"][1]["value"] == pytest.approx(10 * row["a"][1]["value"])
+
+
+def test_a_query_that_would_take_more_than_the_budget_is_refused_with_its_figures(pipes: Callable[..., Pipe]) -> None:
+    pipe = pipes()
+    followed(pipe)
+    asks = "SELECT id, PERIODS(value, every => {}) AS p FROM probes GROUP BY id BEGIN (NOW - 1 HOUR) END (NOW)"
+    with pytest.raises(PenstockError) as failed:
+        pipe.db.execute(f"CREATE QUERY much AS {asks.format('10 MS')}")
+    assert failed.value.condition == "over_budget"
+    assert "2 groups" in failed.value.render() and "mining_budget is 25%" in failed.value.render()
+    one = "SELECT PERIODS(value, every => 250 MS) AS p FROM probes BEGIN (NOW - 1 HOUR) END (NOW)"  # about 5 % each
+    with pytest.raises(PenstockError) as failed:
+        for number in range(10):
+            pipe.db.execute(f"CREATE QUERY some_{number} AS {one}")
+    assert "other mining queries have" in failed.value.render() and number > 2
+    pipe.db.execute("DROP QUERY some_0")
+    pipe.db.execute(f"CREATE QUERY again AS {one}")
+
+
+def test_what_finishing_takes_is_measured_and_shown(pipes: Callable[..., Pipe]) -> None:
+    pipe = pipes()
+    followed(pipe, "PERIODS(value, every => 10 SECONDS)")
+    assert pipe.db.system.table("penstock.queries").column("finish_ms").to_pylist() == [None]
+    for _ in range(25):
+        send(pipe, 1)
+    held(pipe).answer()
+    assert pipe.db.system.table("penstock.queries").column("finish_ms").to_pylist()[0] > 0
+    lines = pipe.db.execute("EXPLAIN q").table.column(0).to_pylist()
+    assert any(line.startswith("  finish: ") and line.endswith(" % of a core") for line in lines)
