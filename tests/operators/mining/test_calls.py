@@ -245,6 +245,26 @@ def test_arrays_of_different_lengths_have_no_clusters_and_harm_no_other_answer(p
     assert failed.value.condition == "invalid_value"
 
 
+def test_samples_beyond_the_limits_are_an_error(pipes: Callable[..., Pipe]) -> None:
+    pipe = pipes(exact_values_max=300, series_slots_max=50)
+    pipe.probes()
+    pipe.db.execute(f"CREATE QUERY small AS SELECT CLUSTERS(2, value, sample => 40) AS a FROM probes {WINDOW}")
+    pipe.db.execute(f"CREATE QUERY large AS SELECT CLUSTERS(2, value) AS a FROM probes {WINDOW}")
+    pipe.push(*map(float, range(60)))
+    pipe.engine.drain()
+    assert sum(line["size"] for line in pipe.answer("small", "a")[0]) == 60
+    with pytest.raises(PenstockError) as failed:
+        pipe.answer("large", "a")
+    assert failed.value.condition == "over_budget" and "series_slots_max" in failed.value.render()
+    for _ in range(10):
+        pipe.clock.advance(2_000_000)
+        pipe.push(*map(float, range(60)))
+        pipe.engine.drain()
+    with pytest.raises(PenstockError) as failed:
+        pipe.answer("small", "a")
+    assert failed.value.condition == "over_budget" and "exact_values_max" in failed.value.render()
+
+
 def test_a_query_keeps_its_arguments_across_a_restart(pipe: Pipe) -> None:
     pipe.db.execute(f"CREATE QUERY q AS SELECT SERIES(value, every => 1 SECOND, slot => SUM) AS a FROM probes {WINDOW}")
     pipe.push(1.0, 2.0)

@@ -89,7 +89,7 @@ def _partition(points: Floats, most: int) -> Ints:
                 best = c
         if one < 0 or best < 0 or savings[best] <= cost * (1 + _TIE):
             break
-        known = labels.copy(), centers.copy(), sizes.copy()
+        before = labels.copy()
         for i in range(count):
             if labels[i] == two:
                 labels[i] = one
@@ -97,7 +97,7 @@ def _partition(points: Floats, most: int) -> Ints:
         _find_centers(points, labels, centers, sizes)
         better = _settle(points, labels, centers, sizes)
         if better >= total * (1 - _TIE):
-            return known[0]
+            return before
         total = better
     return labels
 
