@@ -63,6 +63,11 @@ class Answers:
             row |= {"lower": row["expected"] - width, "upper": row["expected"] + width}
         return rows
 
+    def levels(self, name: str) -> list[float]:
+        found = re.search(r"levels => ARRAY\[(.*?)\]", self._sql[name])
+        assert found is not None
+        return [float(level) for level in found[1].split(",")]
+
     def _asked(self, name: str, call: str) -> list[Row]:
         """Another call over the rows and the window of a query."""
         rows = self._sql[name][self._sql[name].index("FROM series") :]
@@ -157,9 +162,7 @@ def draw_rhythm(answers: Answers) -> None:
 
 def draw_nights(answers: Answers, axis: Any) -> None:
     """Symbols by day and place; frames where the pattern says which."""
-    levels = [
-        float(each) for each in re.findall(r"[\d.]+", re.findall(r"levels => ARRAY\[(.*?)\]", PAGE.read_text())[0])
-    ]
+    levels = answers.levels("nights")
     at, values = answers.series("nights")
     days = sorted({moment.date() for moment in at})
     grid = np.full((12, len(days)), np.nan)
