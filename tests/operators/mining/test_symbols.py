@@ -62,7 +62,8 @@ def test_periods_and_patterns_of_symbols_are_those_of_all_rows(
         seen["single"] += len(story.answer("single")[0]["p"])
         assert story.pipe.db.execute(text).table.to_pylist() == answer
         assert story.pipe.db.execute(single).table.to_pylist() == story.answer("single")
-    assert all(seen[name] for name in (*"wfpgb", "single")), seen
+    # Words and flags at random have a period by chance only: not each of them in every story.
+    assert all(seen[name] for name in "pgb") and seen["w"] + seen["f"] + seen["single"], seen
 
 
 def of_lanes(rows: list[mining.SymbolRow]) -> list[list[mining.SymbolRow]]:
