@@ -183,9 +183,10 @@ def _changed(family: FamilyStore, measure: Measure, seen: SeenSlots, look: CellR
     known = family.measures.get(measure)
     if known is None or known.tiles is None or known.older is not None or seen.groups is not family.groups:
         return -FOREVER
-    if look.head < seen.head or look.floor > seen.first:
+    if look.floor > seen.first:
         return -FOREVER
-    return known.tiles.changes(seen.low, seen.high, seen.head)[0]
+    # Also for an older cycle: its slots are the same where nothing came for them since.
+    return known.tiles.changes(seen.low, seen.high, min(seen.head, look.head))[0]
 
 
 def _of_slots(plan: AggregatePlan) -> dict[Measure, list[str]]:
