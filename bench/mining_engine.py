@@ -55,7 +55,7 @@ def readings(chance: np.random.Generator, ids: np.ndarray, times: np.ndarray) ->
     """A wave of ten minutes with noise, and now and then a spike."""
     values = 20 + np.sin(2 * np.pi * times / (600 * SECOND) + ids) + chance.normal(0, 0.5, len(ids))
     slots = times // (SLOT_S * SECOND)
-    values[(slots * 131 + ids) % (SENSORS // SPIKES) == 0] += 40
+    values[(slots * 131 + ids) % (SENSORS // SPIKES) == 0] += 5
     columns = {"id": ids.astype(np.int32), "ts": times, "v": values}
     arrays = [pa.array(c).cast(pa.timestamp("us", "UTC")) if n == "ts" else pa.array(c) for n, c in columns.items()]
     return pa.RecordBatch.from_arrays(arrays, list(columns))

@@ -185,8 +185,9 @@ def _changed(family: FamilyStore, measure: Measure, seen: SeenSlots, look: CellR
         return -FOREVER
     if look.floor > seen.first:
         return -FOREVER
-    # Also for an older cycle: its slots are the same where nothing came for them since.
-    return known.tiles.changes(seen.low, seen.high, min(seen.head, look.head))[0]
+    changed = known.tiles.changes(seen.low, seen.high, min(seen.head, look.head))[0]
+    # An older cycle has the same slots where nothing came for them since; otherwise it may lack groups that are known by now.
+    return -FOREVER if look.head < seen.head and changed < FOREVER else changed
 
 
 def _of_slots(plan: AggregatePlan) -> dict[Measure, list[str]]:
