@@ -7,12 +7,13 @@ the memory that the server counts for these queries. Results: bench/results/mini
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import re
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -21,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from bench.generator import percentile
+from bench.join_workload import arrow_stream
 from bench.queries_server import cycle_figures, cycles_after, register
 from bench.report import Report, commit_now
 from bench.scale.server import settle
@@ -53,7 +55,7 @@ def readings(chance: np.random.Generator, ids: np.ndarray, times: np.ndarray) ->
     """A wave of ten minutes with noise, and now and then a spike."""
     values = 20 + np.sin(2 * np.pi * times / (600 * SECOND) + ids) + chance.normal(0, 0.5, len(ids))
     slots = times // (SLOT_S * SECOND)
-    values[(slots * 131 + ids) % (SENSORS // SPIKES) == 0] += 40
+    values[(slots * 131 + ids) % (SENSORS // SPIKES) == 0] += 5
     columns = {"id": ids.astype(np.int32), "ts": times, "v": values}
     arrays = [pa.array(c).cast(pa.timestamp("us", "UTC")) if n == "ts" else pa.array(c) for n, c in columns.items()]
     return pa.RecordBatch.from_arrays(arrays, list(columns))
@@ -86,50 +88,52 @@ class Heard:
             for data in reply.iter_raw():
                 self.bytes += len(data)
                 self.connected.set()
-                rest += data
+                rest, end = rest + data, 0
                 for found in _NOW.finditer(rest):
                     self.events.append((time.time(), parse_timestamp(found[1].decode())))
                     end = found.end()
-                    rest = rest[end:] if end else rest
-                    break
-                rest = rest[-400:]
+                rest = rest[end:][-400:]  # the beginning of an event may lie in two pieces
                 if self._closed:
                     return
 
     def close(self) -> None:
         self._closed = True
 
-    def delays_ms(self, after_us: int) -> list[float]:
-        """From the end of each slot to the first event of a cycle that knows a later time."""
-        found: dict[int, float] = {}
+    def delays_ms(self, ends: Mapping[int, float]) -> list[float]:
+        """By slot that ended (`ends`: when the first reading behind it was sent), the time to the first event of a cycle that knew it."""
+        first: dict[int, float] = {}
         for came_s, now_us in self.events:
-            closed = now_us // (SLOT_S * SECOND) * SLOT_S
-            if closed * SECOND > after_us:
-                found.setdefault(closed, (came_s - closed) * 1000)
-        return list(found.values())
+            first.setdefault(now_us // (SLOT_S * SECOND), came_s)
+        # An event that came later tells of the slots before it, too.
+        known = {slot: min((s for at, s in first.items() if at >= slot), default=math.inf) for slot in ends}
+        return [1000 * (known[slot] - sent_s) for slot, sent_s in ends.items()]
 
 
 @contextmanager
-def pushed(server: Server, chance: np.random.Generator, seconds: float) -> Iterator[None]:
-    """Each sensor sends once a second, at a moment of its own, beside and during the block."""
+def pushed(server: Server, chance: np.random.Generator) -> Iterator[dict[int, float]]:
+    """Each sensor sends once a second, at a moment of its own, beside the block. When the first reading of each slot was sent."""
     done = threading.Event()
+    begins: dict[int, float] = {}
+    headers = {"Content-Type": "application/vnd.apache.arrow.stream"}
     each = SENSORS // PUSHES_A_SECOND
 
     def run() -> None:
         began, step = time.time(), 0
+        client = httpx.Client(base_url=server.url, timeout=60)
         while not done.is_set():
             due = began + (step + 1) / PUSHES_A_SECOND
             time.sleep(max(0.0, due - time.time()))
             ids = (step % PUSHES_A_SECOND) * each + np.arange(each)
             times = round((due - 1 / PUSHES_A_SECOND) * SECOND) + chance.integers(0, SECOND // PUSHES_A_SECOND, each)
-            push(server, readings(chance, ids, np.sort(times)), "m")
+            body = arrow_stream(readings(chance, ids, np.sort(times)))
+            begins.setdefault(int(times.max()) // (SLOT_S * SECOND), time.time())
+            client.post("/v1/tables/m/readings", content=body, headers=headers).raise_for_status()
             step += 1
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
     try:
-        yield
-        time.sleep(seconds)
+        yield begins
     finally:
         done.set()
         thread.join()
@@ -144,22 +148,25 @@ def run(seconds: float, step_s: int, say: Any) -> dict[str, float | None]:
         register(server, queries())
         push_history(server, chance, round(time.time() * SECOND), step_s)
         say("subscribers")
-        with pushed(server, chance, seconds):
+        with pushed(server, chance) as begins:
             heard = {name: Heard(server, name) for name in CALLS}
             if not all(one.connected.wait(300) for one in heard.values()):
                 raise RuntimeError(f"not all subscribers were connected\n{server.log_tail()}")
             time.sleep(3 * SLOT_S)  # kernels are compiled, and the first answers sent
             say(f"{seconds:.0f} s are measured")
-            cycle, cpu_s, began_us = server.status()["cycle"], server.cpu_seconds(), round(time.time() * SECOND)
-        cores = (server.cpu_seconds() - cpu_s) * SECOND / (time.time() * SECOND - began_us)
-        cycles = cycle_figures(cycles_after(server, cycle))
+            cycle, cpu_s, began_s = server.status()["cycle"], server.cpu_seconds(), time.time()
+            time.sleep(seconds)
+            # A slot that began in the last seconds has no event yet.
+            ends = {slot: at for slot, at in begins.items() if began_s < at < time.time() - SLOT_S}
+            cores = (server.cpu_seconds() - cpu_s) / (time.time() - began_s)
+            cycles = cycle_figures(cycles_after(server, cycle))
         memory = server.sql("SELECT SUM(memory) FROM penstock.queries")["rows"][0][0]
         finish = server.sql("SELECT name, finish_ms FROM penstock.queries")["rows"]
         if server.failed_queries():
             raise RuntimeError(f"queries failed\n{server.log_tail()}")
         for one in heard.values():
             one.close()
-        delays = {name: sorted(one.delays_ms(began_us)) for name, one in heard.items()}
+        delays = {name: sorted(one.delays_ms(ends)) for name, one in heard.items()}
     found: dict[str, float | None] = {f"mining_{key}": value for key, value in cycles.items()}
     found["mining_push_p99_ms"] = percentile(sorted(ms for each in delays.values() for ms in each), 0.99)
     found["mining_push_p50_ms"] = percentile(sorted(ms for each in delays.values() for ms in each), 0.5)
@@ -167,7 +174,8 @@ def run(seconds: float, step_s: int, say: Any) -> dict[str, float | None]:
     found["mining_cores"] = cores
     for name, each in delays.items():
         found[f"mining_push_worst_ms_{name}"] = each[-1] if each else None
-        found[f"mining_slots_heard_{name}"] = len(each)
+        found[f"mining_slots_missed_{name}"] = each.count(math.inf)
+        found[f"mining_events_{name}"] = sum(came_s > began_s for came_s, _ in heard[name].events)
     return found | {f"mining_finish_ms_{name}": ms for name, ms in finish}
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from penstock.answers.subscription import Subscription
-from penstock.server.http.thread_pools import BURST_S, ProcessorShare, Turn
+from penstock.server.http.thread_pools import BURST_S, MINING_BURST_S, ProcessorShare, Turn
 from penstock.views.results import Event
 from tests.support.pipe import Pipe
 
@@ -81,6 +81,15 @@ async def test_a_quiet_time_earns_no_more_than_a_short_burst(shared: Shared) -> 
     assert await shared.work("one", BURST_S * 0.25) == 0.0
     assert await shared.work("one", 1.0) == 0.0
     assert await shared.work("one", 0.0) == pytest.approx(4.0)
+
+
+@in_a_loop
+async def test_mining_does_at_once_what_its_share_allows_in_ten_seconds(shared: Shared) -> None:
+    shared.share = ProcessorShare(0.25, lambda: shared.now_s, MINING_BURST_S)
+    shared.now_s += 60.0
+    assert [await shared.work(name, 0.4) for name in "abcdef"] == [0.0] * 6
+    assert await shared.work("g", 0.4) == 0.0
+    assert await shared.work("h", 0.4) == pytest.approx(1.2)
 
 
 @in_a_loop

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from penstock.errors import PenstockError
@@ -125,6 +126,22 @@ def test_words_of_the_same_argument_have_series_of_their_own(pipes: Callable[...
         send(pipe, 1)
     (row,) = pipe.db.standing.invoke("q").table.to_pylist()
     assert row["s"][1]["value"] == pytest.approx(10 * row["a"][1]["value"])
+
+
+def test_unnest_does_not_copy_the_array_for_each_of_its_elements(pipes: Callable[..., Pipe]) -> None:
+    pipe = pipes()
+    pipe.db.execute("CREATE TABLE probes (id INT PRIMARY KEY, reading STREAM (value DOUBLE)) WITH (time = 'valid')")
+    pipe.db.execute("INSERT INTO probes VALUES (1, NULL)")
+    pipe.db.execute(
+        "CREATE QUERY q AS SELECT id, UNNEST(SERIES(value, every => 1 MS)) AS a FROM probes GROUP BY id"
+        " BEGIN (NOW - 1 MINUTE) END (NOW)"
+    )
+    send(pipe, 1)
+    pipe.clock.advance(40_000_000)
+    send(pipe, 1)
+    before = pa.total_allocated_bytes()
+    assert held(pipe).answer().num_rows == 41_000
+    assert pa.total_allocated_bytes() - before < 100 << 20  # the square of that would be 27 GB
 
 
 def test_a_query_that_would_take_more_than_the_budget_is_refused_with_its_figures(pipes: Callable[..., Pipe]) -> None:

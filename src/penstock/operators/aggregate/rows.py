@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.expr.evaluate import evaluate, evaluate_mask
-from penstock.expr.expression import Column, Expr, Literal, substituted, walk
+from penstock.expr.expression import Column, Expr, Literal, columns_of, substituted, walk
 from penstock.operators.aggregate.correlated import by_answers
 from penstock.operators.aggregate.groups import Groups
 from penstock.operators.aggregate.partials.base import Ints, State
@@ -81,9 +81,12 @@ def projected(plan: AggregatePlan, columns: dict[str, pa.Array], count: int) -> 
     if plan.having is not None:
         kept = pa.array(np.flatnonzero(evaluate_mask(plan.having, columns, count)))
         columns, count = {name: column.take(kept) for name, column in columns.items()}, len(kept)
-    if plan.unnest is not None:
-        columns, count = _unnested(evaluate(plan.unnest, columns, count), columns)
     outputs = (*plan.outputs, *(plan.sorted.hidden if plan.sorted is not None else ()))
+    if plan.unnest is not None:
+        # Not the arrays themselves: a copy for each of their elements would be very many.
+        needed = {name for output in outputs for name in columns_of(output.expr)}
+        kept = {name: column for name, column in columns.items() if name in needed}
+        columns, count = _unnested(evaluate(plan.unnest, columns, count), kept)
     arrays = [evaluate(output.expr, columns, count) for output in outputs]
     return pa.Table.from_arrays(arrays, schema=schema_of(outputs))
 

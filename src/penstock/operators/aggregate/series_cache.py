@@ -183,9 +183,11 @@ def _changed(family: FamilyStore, measure: Measure, seen: SeenSlots, look: CellR
     known = family.measures.get(measure)
     if known is None or known.tiles is None or known.older is not None or seen.groups is not family.groups:
         return -FOREVER
-    if look.head < seen.head or look.floor > seen.first:
+    if look.floor > seen.first:
         return -FOREVER
-    return known.tiles.changes(seen.low, seen.high, seen.head)[0]
+    changed = known.tiles.changes(seen.low, seen.high, min(seen.head, look.head))[0]
+    # An older cycle has the same slots where nothing came for them since; otherwise it may lack groups that are known by now.
+    return -FOREVER if look.head < seen.head and changed < FOREVER else changed
 
 
 def _times(measure: Measure, span: AnswerSpan) -> tuple[int, int]:

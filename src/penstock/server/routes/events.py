@@ -193,7 +193,8 @@ async def stream_events(
             if stopping.is_set():
                 break
             wake.clear()
-            waited = turn.waited
+            # What mining functions find changes seldom and takes long: cycles are never looked at one by one.
+            waited = turn.waited or subscription.mines
             frames, spent_s = await context.workers.stream.run(_next_frames, subscription, framing, waited)
             turn.end(spent_s)  # before anything is sent: a slow reader must not hold up the others
             for frame in frames:
