@@ -65,6 +65,7 @@ bench-scale: $(READY) ## long windows, many sensors, groups and queries: ARGS="-
 
 bench-mining: $(READY) ## mining functions against planted truth, River, stumpy, ruptures, scikit-learn, AutoETS, PAMI; a quarter of an hour
 	@$(PY) -m bench.mining $(ARGS)
+	@$(PY) -m bench.mining_engine
 
 # One thread for each of its two processes: the matrices are small, and threads of one would wait for those of the other.
 hazmat-measure: $(READY) ## decisions about boxes from real gamma spectra: errors, times, confusion, plots; ten minutes

@@ -209,7 +209,11 @@ class AggregateAt(TableAnswer):
             with self.locked() as store:
                 store.slices.finish.note(self.query_id, found.spent)
                 family = store.slices.families.get(family_name(family_of(self.plan)))
-                if family is not None and family.groups is groups and not family.missing(measures, self.reach, look):
+                # Retention may have taken rows between the look and now.
+                is_whole = store.state.retention(self.plan.table_id) <= look.floor
+                if family is None or family.groups is not groups or not is_whole:
+                    return answer
+                if not family.missing(measures, self.reach, look):
                     store.slices.series.put(family, self._series_asked(span), look, whole, answer, found)
         return answer
 
