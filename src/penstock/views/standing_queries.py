@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +20,7 @@ from penstock.cycle.definitions import loading
 from penstock.cycle.folder import DataFolder, place_sheets
 from penstock.errors import PenstockError, error, suggest
 from penstock.expr.windows import AnyWindow
+from penstock.operators.aggregate.cell_files import FileBatch
 from penstock.operators.aggregate.rollups.files import RollupFiles
 from penstock.operators.base.answer import AnswerAt
 from penstock.operators.base.log_access import Listings, LogAccess
@@ -108,6 +109,7 @@ class StandingQueries:
         self._torn = False  # whether the store has part of a cycle
         self._defined = 0  # definitions since memory was given back
         self.snapshot_due = False  # whether there is something that took long to make, and that no record has
+        self._files_left = 0  # so many files of cells are to be written before the snapshot that is due
 
     def load(self, known: CatalogState | None = None) -> None:
         """Fold what the commit records hold: after this every answer is what it was before the restart.
@@ -199,24 +201,37 @@ class StandingQueries:
             self._defined = 0
             give_back_memory()
         if self.snapshot_due or record.cycle % self.intervals.snapshot_cycles == 0:
-            self.snapshot_due = self._write_cells()
+            self.snapshot_due = self._write_settled()
             if not self.snapshot_due:
                 self._write_snapshot(record.cycle)
         self._write_next_edge(record)
 
-    def _write_cells(self) -> bool:
-        """Write cells to files, as many as a cycle has time for; whether some are left. All else goes into the snapshot."""
+    def _write_settled(self) -> bool:
+        """Write cells to files that the next cycles leave alone, as many as a cycle has time for; whether it is to go on.
+
+        It ends after as many files as there were to write at first: readings out of order may touch more and more of them.
+        """
         with self._lock:
-            batches = self.store.slices.unfiled()
-        for batch in batches[:FILES_PER_CYCLE]:
+            batches = self.store.slices.unfiled(settled=True)
+        left = min(self._files_left or len(batches), len(batches))
+        written = self._write_files(batches[: min(left, FILES_PER_CYCLE)])
+        self._files_left = max(0, left - FILES_PER_CYCLE) if written else 0
+        return self._files_left > 0
+
+    def _write_files(self, batches: Sequence[FileBatch]) -> bool:
+        """Write cells to files; False where the disk does not take them: they go into the snapshot."""
+        for batch in batches:
             mapped = self.store.slices.files.write(batch)
             if mapped is None:
                 return False
             with self._lock:
                 mapped.adopt()
-        return len(batches) > FILES_PER_CYCLE
+        return True
 
     def _write_snapshot(self, cycle: int) -> None:
+        with self._lock:
+            batches = self.store.slices.unfiled()
+        self._write_files(batches)  # beside the lock; what comes meanwhile goes into the snapshot
         with self._lock:
             self.result_files.compact(self.store)
             snapshot = self.store.to_snapshot()

@@ -20,6 +20,7 @@ from penstock.operators.aggregate.partials.cells import Cells
 from penstock.operators.aggregate.partials.sums import Total
 from penstock.operators.aggregate.partials.tiles import TileStore
 from penstock.types import DOUBLE
+from penstock.views import standing_queries
 from penstock.views.standing_queries import Intervals
 from tests.spark.asking import rows_of
 from tests.support.pipe import BEGAN_US, Pipe
@@ -141,6 +142,29 @@ def test_slots_that_were_made_again_in_finer_ones_are_there_after_a_restart(
         world.a_cycle(f"INSERT INTO probes VALUES ({number}, 'east', NULL)")
     world.restart()
     assert rows_of(world.db.invoke("cut").table) == right and world.engine.tasks_run == 0
+
+
+def test_snapshots_are_written_while_more_measures_change_than_a_cycle_has_time_for(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(standing_queries, "FILES_PER_CYCLE", 1)
+    world.db.execute(
+        f"CREATE QUERY more AS SELECT id, MIN(value), MAX(value), STDDEV(value) FROM probes GROUP BY id {WINDOW}"
+    )
+    for cycle in range(40):
+        ts = pa.array(BEGAN_US + (cycle * 60 + np.arange(60)) * SECOND, pa.timestamp("us", "UTC"))
+        readings = {"id": pa.array(np.full(60, 1), pa.int32()), "ts": ts, "value": pa.array(np.arange(60.0))}
+        world.clock.advance(60 * SECOND)
+        world.db.push("probes", pa.table(readings))
+        world.engine.drain()
+    standing = world.db.standing
+    assert max(standing.commits.snapshots()) > standing.store.cycle - 20
+    measures = [known for family in standing.store.slices.families.values() for known in family.measures.values()]
+    used = {name for known in measures if known.tiles is not None for name in known.tiles.files}
+    assert len({path.name for path in world.files()} - used) < 20, "what is not used any more went"
+    right = rows_of(world.db.invoke("more").table)
+    world.restart()
+    assert rows_of(world.db.invoke("more").table) == right and world.engine.tasks_run == 0
 
 
 def test_no_other_account_can_read_the_files_and_backups_leave_them_out(world: World, tmp_path: Path) -> None:

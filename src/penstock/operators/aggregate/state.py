@@ -300,13 +300,13 @@ class SliceStore(OperatorState):
     def nbytes(self) -> int:
         return sum(family.nbytes for family in self._all_families())
 
-    def unfiled(self) -> list[FileBatch]:
-        """Tiles that are to be in files, in batches of a file each."""
+    def unfiled(self, settled: bool = False) -> list[FileBatch]:
+        """Tiles that are to be in files, in batches of a file each. `settled`: but those that the next cells replace."""
         found: list[FileBatch] = []
         for name, family in self.families.items():
             for known in family.measures.values():
                 if known.tiles is not None:
-                    found += file_batches(name, known.tiles.unfiled(), known.tiles.partial)
+                    found += file_batches(name, known.tiles.unfiled(settled), known.tiles.partial)
         return found
 
     def sweep_files(self) -> None:
