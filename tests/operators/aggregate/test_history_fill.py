@@ -16,6 +16,7 @@ from penstock.errors import PenstockError, error, expect
 from penstock.operators.aggregate import answer as answer_module
 from penstock.operators.aggregate import history, history_fill
 from penstock.operators.aggregate.answer import AggregateAt
+from penstock.operators.aggregate.history_fill import HistoryFiller
 from penstock.operators.aggregate.partials import tiles
 from penstock.views.standing_queries import Intervals
 from tests.spark.asking import rows_of
@@ -299,3 +300,23 @@ def test_a_wide_slot_is_ready_before_begin_enters_it(world: World, monkeypatch: 
     (north, n, s), (south, m, t) = world.expected(2381)
     assert world.totals() == [(north, n + 2, s), (south, m, t)]
     assert world.engine.tasks_run == jobs, "the request read no more than an answer may"
+
+
+def test_wide_slots_of_a_subquery_beside_a_join_are_looked_after(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tiles, "MANY_CELLS", 0)
+    monkeypatch.setattr(tiles, "SLOT_POSITIONS", 100)
+    monkeypatch.setattr(tiles, "RECENT_CELLS", 100)
+    monkeypatch.setattr(tiles, "TILE_SLOTS", (10, 1))
+    world.gate.release(1000)
+    pairs = "FROM probes a, probes b WHERE b.place = a.place WINDOW(a, b) = 1 SECOND GROUP BY a.place"
+    world.db.execute(
+        f"CREATE QUERY pairs AS SELECT a.place, AVG(a.value) AS v {pairs}"
+        " HAVING AVG(a.value) < (SELECT SUM(value) FROM probes) BEGIN (NOW - 1500 SECONDS) END (NOW)"
+    )
+    world.engine.drain()
+    assert world.db.standing.is_ready("pairs", PATIENCE_S)
+    push_at(world, 200)
+    assert len(world.totals("pairs")) == 2
+    assert world.db.standing.store.slices.tiled_queries
+    (service,) = HistoryFiller(world.db.standing).services()
+    service.step()  # which raised: the answer of the join is not one of cells of the log

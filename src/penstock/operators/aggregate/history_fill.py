@@ -11,8 +11,10 @@ from __future__ import annotations
 import contextlib
 import time
 
-from penstock.errors import PenstockError, expect
+from penstock.errors import PenstockError
 from penstock.operators.aggregate.answer import AggregateAt
+from penstock.operators.aggregate.over_joins.answer import JoinAggregateAt
+from penstock.operators.base.answer import AnswerAt
 from penstock.services import Service
 from penstock.views.standing_queries import StandingQueries
 
@@ -24,6 +26,12 @@ _IDLE_S = 0.5
 TURN_STEPS = 100
 # What another try may mend: Spark is restarted, or its job was too slow.
 _PASSING = ("not_ready", "statement_timeout", "statement_cancelled")
+
+
+def _from_the_log(held: AnswerAt) -> list[AggregateAt]:
+    """The aggregates of rows of the log that an answer consists of: itself, if it is one, and its subqueries."""
+    scalars = held.scalars if isinstance(held, (AggregateAt, JoinAggregateAt)) else ()
+    return [each for each in (held, *scalars) if isinstance(each, AggregateAt)]
 
 
 class HistoryFiller:
@@ -57,7 +65,8 @@ class HistoryFiller:
         for _ in range(min(self._each, len(self._turn))):
             name = self._turn.pop()
             with contextlib.suppress(PenstockError):  # it was dropped, or a request will tell what is wrong
-                expect(AggregateAt, self._standing.held(name, asked=False)).refine_ahead()
+                for each in _from_the_log(self._standing.held(name, asked=False)):
+                    each.refine_ahead()
 
     def _next(self) -> tuple[int, str] | None:
         with self._standing.locked() as store:
@@ -76,7 +85,8 @@ class HistoryFiller:
         failure: PenstockError | None = None
         try:
             budget = self._standing.new_budget(most=0)  # no row is read in this process
-            expect(AggregateAt, self._standing.held(name, asked=False, budget=budget)).fill(self._rows)
+            for each in _from_the_log(self._standing.held(name, asked=False, budget=budget)):
+                each.fill(self._rows)
         except PenstockError as problem:
             if problem.condition in _PASSING:
                 raise
