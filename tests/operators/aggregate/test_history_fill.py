@@ -33,9 +33,12 @@ class GatedEngine(LocalEngine):
 
     gate: threading.Semaphore
     failures: list[Exception]
+    most_tasks = 1000  # a job of more is too slow
 
     def run_tasks(self, tasks: Sequence[Callable[[], Any]]) -> list[Any]:
         assert self.gate.acquire(timeout=PATIENCE_S)
+        if len(tasks) > self.most_tasks:
+            raise error("statement_timeout", detail="the job was too slow")
         if self.failures:
             raise self.failures.pop()
         return super().run_tasks(tasks)
@@ -180,6 +183,26 @@ def test_spark_that_is_restarted_delays_a_fill(world: World) -> None:
     world.create()
     world.open_gate()
     assert world.totals() == world.expected()
+
+
+def test_a_job_that_is_too_slow_is_tried_again_with_fewer_rows(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history_fill, "FILL_ROWS_LEAST", 100)
+    monkeypatch.setattr(GatedEngine, "most_tasks", 1)
+    world.create()
+    world.create("other", "BEGIN (NOW - 1900 SECONDS) END (NOW)")
+    world.open_gate()
+    world.open_gate("other")
+    assert world.totals() == world.expected() and world.totals("other") == world.expected(3801)
+
+
+def test_after_a_failure_the_next_query_has_its_turn(world: World) -> None:
+    world.create()
+    world.create("other", "BEGIN (NOW - 1900 SECONDS) END (NOW)")
+    fills = world.db.standing.store.slices.fills
+    first, second = fills
+    world.failures.append(error("not_ready", detail="Spark is being restarted"))
+    world.gate.release(2)
+    assert world.db.standing.feed.wait(lambda: list(fills) == [second, first], PATIENCE_S)
 
 
 def test_a_history_that_cannot_be_read_is_told_by_name_and_harms_no_other_query(world: World) -> None:

@@ -20,6 +20,8 @@ from penstock.views.standing_queries import StandingQueries
 
 FILL_ROWS, FILL_ROWS_ALONE = 1 << 16, 1 << 21
 """How many rows a job slices beside cycles, and at most while there are none."""
+FILL_ROWS_LEAST = 1 << 10
+"""How many rows a job slices at least, after jobs that were too slow."""
 FILL_REST = 1.0
 """Beside cycles, how long it rests after a job, in times of the job."""
 _IDLE_S = 0.5
@@ -72,6 +74,14 @@ class HistoryFiller:
         with self._standing.locked() as store:
             return next(((q, store.state.queries_by_id[q].name) for q in store.slices.fills), None)
 
+    def _put_off(self, query_id: int) -> None:
+        """A job was too slow, or Spark is not there: the next one is smaller, and for another query if one waits."""
+        self._rows = max(self._rows // 2, min(self._rows, FILL_ROWS_LEAST))
+        with self._standing.locked() as store:
+            fills = store.slices.fills
+            if query_id in fills:
+                fills[query_id] = fills.pop(query_id)
+
     def _step(self) -> float:
         self._standing.feed.wait(lambda: self._service.stopping or self._next() is not None, _IDLE_S)
         due = self._next()
@@ -89,6 +99,7 @@ class HistoryFiller:
                 each.fill(self._rows)
         except PenstockError as problem:
             if problem.condition in _PASSING:
+                self._put_off(query_id)
                 raise
             failure = problem
         with self._standing.locked() as store:
@@ -100,5 +111,5 @@ class HistoryFiller:
         if self._standing.store.cycle == cycle:
             self._rows = min(2 * self._rows, FILL_ROWS_ALONE)
             return 0.0
-        self._rows = FILL_ROWS
+        self._rows = min(2 * self._rows, FILL_ROWS)
         return FILL_REST * (time.monotonic() - began_s)
