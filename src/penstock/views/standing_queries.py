@@ -116,6 +116,10 @@ class StandingQueries:
 
         `known`: the definitions, where nothing can change them meanwhile.
         """
+        self._load(known)
+        self._sweep_files()
+
+    def _load(self, known: CatalogState | None = None) -> None:
         self.result_files.begin_loading()
         snapshot, cycles = self.commits.foundation()
         newest = max(self.commits.snapshots(), default=0)
@@ -135,8 +139,12 @@ class StandingQueries:
                     for query_id in self.store.answers:  # what is FILLING was not known before
                         self.store.note_fill(query_id, self.settings.answer_read_max_rows)
         self.result_files.remove_orphans(self.commits)
+
+    def _sweep_files(self) -> None:
+        """Remove files of cells that are not used. Only the follower writes such files, so none comes meanwhile."""
         with self._lock:
-            self.store.slices.sweep_files()
+            used = self.store.slices.used_files()
+        self.store.slices.files.sweep(used)
 
     def _read_snapshot(self, cycle: int) -> CommitRecord | None:
         """The newest snapshot, for its cells: they have the history that Spark sliced since the snapshot that the start begins with."""
@@ -171,7 +179,7 @@ class StandingQueries:
                 self.windows.clear()
                 self.ready.clear()
                 self.samples.clear()
-                self.load()
+                self._load()
             else:
                 self._fold(record)
         try:
@@ -238,8 +246,7 @@ class StandingQueries:
         self.commits.write_snapshot(snapshot)
         self.commits.prune(cycle - self._keep)
         self.result_files.remove_dropped(self.store, self.commits.oldest_snapshot)
-        with self._lock:
-            self.store.slices.sweep_files()
+        self._sweep_files()
 
     def _give_up_passed(self, most_bytes: int) -> list[Path]:
         """Drop the bit matrices that no window reaches; returns their files."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
 import numpy as np
@@ -165,6 +166,20 @@ def test_snapshots_are_written_while_more_measures_change_than_a_cycle_has_time_
     right = rows_of(world.db.invoke("more").table)
     world.restart()
     assert rows_of(world.db.invoke("more").table) == right and world.engine.tasks_run == 0
+
+
+def test_readers_go_on_while_files_are_removed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    sweep, read, pool = CellFiles.sweep, list[bool](), ThreadPoolExecutor(1)
+
+    def look(files: CellFiles, used: Mapping[str, Container[str]]) -> None:
+        reader = pool.submit(world.db.standing.strategy_of, 1)
+        read.append(not wait([reader], 5.0).not_done)
+        sweep(files, used)
+
+    monkeypatch.setattr(CellFiles, "sweep", look)
+    for number in range(3, 6):
+        world.a_cycle(f"INSERT INTO probes VALUES ({number}, 'east', NULL)")
+    assert read and all(read)
 
 
 def test_no_other_account_can_read_the_files_and_backups_leave_them_out(world: World, tmp_path: Path) -> None:

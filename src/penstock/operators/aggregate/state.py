@@ -309,14 +309,14 @@ class SliceStore(OperatorState):
                     found += file_batches(name, known.tiles.unfiled(settled), known.tiles.partial)
         return found
 
-    def sweep_files(self) -> None:
-        """Remove the files with no cell that is known, and that the newest snapshot does not name."""
+    def used_files(self) -> dict[str, set[str]]:
+        """By family, the files with cells that are known, and those that the newest snapshot names."""
         used = {name: set(files) for name, files in self._named.items()}
         for name, family in self.families.items():
             for known in family.measures.values():
                 if known.tiles is not None and known.tiles.files:
                     used.setdefault(name, set()).update(known.tiles.files)
-        self.files.sweep(used)
+        return used
 
     def snapshot(self) -> Iterator[ResultRow]:
         """The cells of all measures but those that are too many: after a restart these are sliced from the log again.
