@@ -116,10 +116,11 @@ class StandingQueries:
 
         `known`: the definitions, where nothing can change them meanwhile.
         """
-        self._load(known)
-        self._sweep_files()
+        if self._load(known):
+            self._sweep_files()
 
-    def _load(self, known: CatalogState | None = None) -> None:
+    def _load(self, known: CatalogState | None = None) -> bool:
+        """Whether the newest snapshot was read: only then it is known which files it names."""
         self.result_files.begin_loading()
         snapshot, cycles = self.commits.foundation()
         newest = max(self.commits.snapshots(), default=0)
@@ -139,6 +140,7 @@ class StandingQueries:
                     for query_id in self.store.answers:  # what is FILLING was not known before
                         self.store.note_fill(query_id, self.settings.answer_read_max_rows)
         self.result_files.remove_orphans(self.commits)
+        return cells is not None or newest not in cycles
 
     def _sweep_files(self) -> None:
         """Remove files of cells that are not used. Only the follower writes such files, so none comes meanwhile."""

@@ -11,7 +11,9 @@ import pyarrow as pa
 import pytest
 
 from penstock.clock import SECOND
-from penstock.errors import expect
+from penstock.cycle.commit_files import CommitRecord
+from penstock.cycle.commits import CommitStore
+from penstock.errors import PenstockError, expect
 from penstock.operators.aggregate import cell_files
 from penstock.operators.aggregate.answer import AggregateAt
 from penstock.operators.aggregate.cell_files import CellFiles, file_batches
@@ -20,6 +22,7 @@ from penstock.operators.aggregate.partials.cell_sums import CellRange
 from penstock.operators.aggregate.partials.cells import Cells
 from penstock.operators.aggregate.partials.sums import Total
 from penstock.operators.aggregate.partials.tiles import TileStore
+from penstock.operators.join.result_files import ResultFiles
 from penstock.types import DOUBLE
 from penstock.views import standing_queries
 from penstock.views.standing_queries import Intervals
@@ -59,6 +62,12 @@ class World(Pipe):
 
     def files(self) -> list[Path]:
         return sorted((self.folder / "slices").glob("*/*.arrow"))
+
+    def used(self) -> set[str]:
+        """The names of the files that have cells which are known."""
+        families = self.db.standing.store.slices.families.values()
+        tiles = [known.tiles for family in families for known in family.measures.values()]
+        return {name for each in tiles if each is not None for name in each.files}
 
     def is_right(self) -> bool:
         assert self.db.standing.is_ready("totals", 60.0)
@@ -103,6 +112,45 @@ def test_cells_of_a_lost_file_are_filled_again_from_the_log(world: World, fate: 
     world.a_cycle("INSERT INTO probes VALUES (4, 'east', NULL)")
     world.restart()
     assert world.is_right() and world.engine.tasks_run == 0, "and are in files again"
+
+
+def test_a_start_keeps_the_other_files_that_the_snapshot_names(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    sweep, kept = CellFiles.sweep, list[set[str]]()
+
+    def look(files: CellFiles, used: Mapping[str, Container[str]]) -> None:
+        sweep(files, used)
+        kept.append({path.name for path in world.files()})
+
+    monkeypatch.setattr(CellFiles, "sweep", look)
+    world.db.stop()
+    lost, *others = [path for path in world.files() if path.name in world.used()]
+    lost.unlink()
+    world.open()
+    assert others and {path.name for path in others} <= kept[0], "until there is another snapshot"
+
+
+def test_a_start_that_cannot_read_the_newest_snapshot_removes_no_file(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.set_intervals(snapshot_cycles=1000)
+    world.a_cycle("INSERT INTO probes VALUES (3, 'east', NULL)")
+    world.db.stop()
+    files, read = world.files(), CommitStore.read_snapshot
+    newest = max(world.db.standing.commits.snapshots())
+
+    def refused(commits: CommitStore, cycle: int) -> CommitRecord:
+        if cycle == newest:
+            raise PenstockError("corrupt_segment", "too many open files")
+        return read(commits, cycle)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(CommitStore, "read_snapshot", refused)
+        patched.setattr(ResultFiles, "remove_orphans", lambda *_: None)  # which reads it, too
+        world.open()
+    assert {*files} <= {*world.files()}
+    assert world.is_right()
+    world.restart()
+    assert world.is_right()
 
 
 def test_files_that_are_deleted_below_a_running_server_change_no_answer(world: World) -> None:
@@ -160,9 +208,7 @@ def test_snapshots_are_written_while_more_measures_change_than_a_cycle_has_time_
         world.engine.drain()
     standing = world.db.standing
     assert max(standing.commits.snapshots()) > standing.store.cycle - 20
-    measures = [known for family in standing.store.slices.families.values() for known in family.measures.values()]
-    used = {name for known in measures if known.tiles is not None for name in known.tiles.files}
-    assert len({path.name for path in world.files()} - used) < 20, "what is not used any more went"
+    assert len({path.name for path in world.files()} - world.used()) < 20, "what is not used any more went"
     right = rows_of(world.db.invoke("more").table)
     world.restart()
     assert rows_of(world.db.invoke("more").table) == right and world.engine.tasks_run == 0

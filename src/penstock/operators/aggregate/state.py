@@ -199,6 +199,8 @@ class SliceStore(OperatorState):
 
     def _fold(self, kind: str, told: payload.CellBatch, family: FamilyStore) -> None:
         if kind == "tiles":
+            # Also where the cells are not taken in, because one file is damaged: until the next snapshot it names the others.
+            self._named.setdefault(told.family, set()).update(told.about.get("files", ()))
             family.fold_files(told, self.files)
         else:
             family.fold(told)
