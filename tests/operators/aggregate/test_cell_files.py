@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable, Container, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
@@ -34,10 +36,15 @@ WINDOW = "BEGIN (NOW - 3000 SECONDS) END (NOW)"
 Damage = Callable[[Path], object]
 DAMAGES: dict[str, Damage] = {
     "deleted": Path.unlink,
-    "short": lambda path: path.write_bytes(path.read_bytes()[:-100]),
-    "empty": lambda path: path.write_bytes(b""),
-    "changed": lambda path: path.write_bytes(_changed(path.read_bytes())),
+    "short": lambda path: _replace(path, path.read_bytes()[:-100]),
+    "empty": lambda path: _replace(path, b""),
+    "changed": lambda path: _replace(path, _changed(path.read_bytes())),
 }
+
+
+def _replace(path: Path, data: bytes) -> None:
+    path.unlink()  # no file is written to
+    path.write_bytes(data)
 
 
 def _changed(data: bytes) -> bytes:
@@ -231,6 +238,7 @@ def test_readers_go_on_while_files_are_removed(world: World, monkeypatch: pytest
 def test_no_other_account_can_read_the_files_and_backups_leave_them_out(world: World, tmp_path: Path) -> None:
     folder = world.folder / "slices"
     assert all(each.stat().st_mode & 0o077 == 0 for each in (folder, *folder.iterdir()))
+    assert {path.stat().st_mode & 0o777 for path in world.files()} == {0o400}
     world.db.backup(tmp_path / "copy")
     assert not (tmp_path / "copy" / "slices").exists()
     world.db.stop()
@@ -245,6 +253,21 @@ def cells(groups: list[int], start: int = 0) -> Cells:
     starts = start + 10 * np.arange(count)
     state = {"count": np.ones(count, np.int64), "high": np.arange(count) + 0.5, "low": np.zeros(count)}
     return Cells(starts, zeros + 10, np.array(groups), np.arange(count), np.arange(count), zeros + 1, state)
+
+
+def test_cells_stay_in_memory_where_the_disk_may_not_have_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(_: int) -> None:
+        raise OSError(errno.EIO, "the disk failed")
+
+    monkeypatch.setattr(cell_files, "FILE_CELLS", 1)
+    monkeypatch.setattr(tiles, "RECENT_CELLS", 1)
+    store = TileStore(Total((DOUBLE,)))
+    store.put(cells([0, 1, 2]))
+    (batch,) = file_batches("f", store.unfiled(), store.partial)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", refused)
+        assert CellFiles(tmp_path).write(batch) is None
+    assert not list((tmp_path / "slices").glob("*/*"))
 
 
 def test_groups_that_have_other_numbers_after_a_restart_keep_their_cells(
