@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -150,3 +152,20 @@ def test_rounds_look_at_all_queries_in_turn(sleepy: Pipe) -> None:
     for _ in range(3):
         sleepy.db.idle_queries.look(1)
     assert sleeping(sleepy) == {"hot", "cold"}
+
+
+def test_subscribers_may_come_while_the_server_looks_which_queries_are_used(sleepy: Pipe) -> None:
+    before, standing = sys.getswitchinterval(), sleepy.db.standing
+    kept: list[Subscription] = []
+    coming = threading.Thread(
+        target=lambda: kept.extend(Subscription(standing, "hot", None, False) for _ in range(3_000))
+    )
+    sys.setswitchinterval(1e-6)
+    try:
+        coming.start()
+        while coming.is_alive():
+            assert standing.followed() <= {"hot"}
+    finally:
+        sys.setswitchinterval(before)
+        coming.join()
+    assert standing.followed() == {"hot"}

@@ -105,7 +105,7 @@ class StandingQueries:
         self.ready = CurrentRows()
         self.samples = SampleCache()
         self._used_us: dict[int, int] = {}  # by query, NOW of the cycle when it was last used or defined
-        self.followers: WeakSet[Followed] = WeakSet()
+        self._followers: WeakSet[Followed] = WeakSet()  # changed and looked through under the lock only
         self._torn = False  # whether the store has part of a cycle
         self._defined = 0  # definitions since memory was given back
         self.snapshot_due = False  # whether there is something that took long to make, and that no record has
@@ -411,9 +411,15 @@ class StandingQueries:
         self._used_us = {q: at for q, at in self._used_us.items() if at > now_us}
         return set(self._used_us)
 
+    def follow(self, follower: Followed) -> None:
+        """A subscriber uses its query from now on."""
+        with self._lock:
+            self._followers.add(follower)
+
     def followed(self) -> set[str]:
         """The names of the queries that have subscribers."""
-        return {follower.name for follower in list(self.followers) if not follower.closed}
+        with self._lock:
+            return {follower.name for follower in self._followers if not follower.closed}
 
     def query_at(self, query: QueryDefinition, mark: Mark) -> tuple[QueryAt, AnyWindow]:
         """A query that kernels run, and its window at a kept cycle; cycle_gone where it had no answer there."""
