@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
 from penstock.answers.subscription import Subscription
 from penstock.clock import SECOND
+from penstock.operators.base.log_access import ReachIndex
+from penstock.views import idle_queries
+from penstock.views.answer_store import AnswerStore
 from tests.support.pipe import Pipe
 
 HOT = "SELECT id, value FROM probes WHERE value > {} BEGIN (NOW - 1 HOUR) END (NOW)"
@@ -150,3 +157,41 @@ def test_rounds_look_at_all_queries_in_turn(sleepy: Pipe) -> None:
     for _ in range(3):
         sleepy.db.idle_queries.look(1)
     assert sleeping(sleepy) == {"hot", "cold"}
+
+
+def test_readers_have_their_turn_while_the_server_looks(sleepy: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files are listed beside the lock, and few queries are looked at in one hold of it."""
+    standing, pool = sleepy.db.standing, ThreadPoolExecutor(1)
+    locked, holds, read = standing.locked, list[str](), list[bool]()
+
+    def counted() -> AbstractContextManager[AnswerStore]:
+        holds.append(threading.current_thread().name)
+        return locked()
+
+    def listed(log: Path, table_id: int, floor: int) -> ReachIndex:
+        read.append(not wait([pool.submit(standing.strategy_of, 1)], 5.0).not_done)
+        return ReachIndex(log, table_id, floor)
+
+    monkeypatch.setattr(standing, "locked", counted)
+    monkeypatch.setattr(idle_queries, "ReachIndex", listed)
+    monkeypatch.setattr(idle_queries, "LOOKS_A_HOLD", 1)
+    sleepy.db.idle_queries.look()
+    assert holds.count(threading.current_thread().name) == 2 + len(standing.store.answers)
+    assert read and all(read)
+
+
+def test_subscribers_may_come_while_the_server_looks_which_queries_are_used(sleepy: Pipe) -> None:
+    before, standing = sys.getswitchinterval(), sleepy.db.standing
+    kept: list[Subscription] = []
+    coming = threading.Thread(
+        target=lambda: kept.extend(Subscription(standing, "hot", None, False) for _ in range(3_000))
+    )
+    sys.setswitchinterval(1e-6)
+    try:
+        coming.start()
+        while coming.is_alive():
+            assert standing.followed() <= {"hot"}
+    finally:
+        sys.setswitchinterval(before)
+        coming.join()
+    assert standing.followed() == {"hot"}

@@ -35,7 +35,7 @@ class Subscription:
         self._from_cycle = from_cycle
         self._rested = False
         self._skips = False
-        standing.followers.add(self)
+        standing.follow(self)
         last = standing.feed.last()
         if from_cycle is not None and last is not None and from_cycle <= last.cycle + 1:
             self._begin_at(from_cycle)

@@ -6,6 +6,7 @@ not used for `sleep_after_s`, and its window has so few rows that evaluating the
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import islice
 
 from penstock.catalog.catalog import Catalog
@@ -22,6 +23,8 @@ from penstock.views.standing_queries import StandingQueries
 
 PLAN_EVERY_S = 2.0
 LOOKS_A_ROUND = 5_000
+LOOKS_A_HOLD, REST_S = 200, 0.001
+"""So many queries in one hold of the store's lock; in between, readers and cycles have their turn."""
 # Evaluating a row of the log takes well under a microsecond.
 ON_DEMAND_MAX_ROWS = 200_000
 
@@ -65,18 +68,29 @@ class IdleQueries:
             used = self._standing.used_since(now_us - self._after_us)
             names = self._standing.followed() | sinks | _read_by_others(store)
             busy = used | {query.id for name in names if (query := store.state.queries.get(name)) is not None}
-            may_sleep = now_us - self._began_us >= self._after_us
-            cost = _OnDemand(store, mark)
+            chosen = self._chosen(store, most)
+            tables = {use.table_id for query_id in chosen for use in store.answers[query_id].plan.uses}
+            if store.sleeping:
+                tables.update(id_ for id_, table in store.state.tables_by_id.items() if table.stream is not None)
+            log, retained = store.log, {table_id: store.state.retention(table_id) for table_id in tables}
+        cost = _OnDemand(mark, {id_: ReachIndex(log, id_, floor) for id_, floor in retained.items()})
+        may_sleep = now_us - self._began_us >= self._after_us
+        with self._standing.locked() as store:
             sleeping: set[int] = set()
-            awake = (busy & store.sleeping) | cost.above(self._most_rows)
-            for query_id in self._chosen(store, most):
-                answer = store.answers[query_id]
-                rows = cost.rows(query_id, answer) if _may_sleep(answer) else FOREVER
-                if answer.sleeping and rows > self._most_rows:
-                    awake.add(query_id)
-                # Far fewer rows than would wake it, so that it does not fall asleep and wake again and again.
-                elif may_sleep and query_id not in busy and 0 < rows <= self._most_rows // 4:
-                    sleeping.add(query_id)
+            awake = (busy & store.sleeping) | cost.above(store, self._most_rows)
+        for first in range(0, len(chosen), LOOKS_A_HOLD):
+            self._service.wait(REST_S)
+            with self._standing.locked() as store:
+                for query_id in chosen[first : first + LOOKS_A_HOLD]:
+                    answer = store.answers.get(query_id)
+                    if answer is None:
+                        continue
+                    rows = cost.rows(store, query_id, answer) if _may_sleep(answer) else FOREVER
+                    if answer.sleeping and rows > self._most_rows:
+                        awake.add(query_id)
+                    # Far fewer rows than would wake it, so that it does not fall asleep and wake again and again.
+                    elif may_sleep and query_id not in busy and 0 < rows <= self._most_rows // 4:
+                        sleeping.add(query_id)
         self._catalog.plan_run(sleeping, awake)
 
     def _chosen(self, store: AnswerStore, most: int) -> list[int]:
@@ -103,34 +117,30 @@ def _may_sleep(answer: QueryState) -> bool:
 
 
 class _OnDemand:
-    """How many rows of the log answers on demand read."""
+    """How many rows of the log answers on demand read. Called under the lock of the store."""
 
-    def __init__(self, store: AnswerStore, mark: Mark) -> None:
-        self._store, self._mark = store, mark
-        self._reaches: dict[int, ReachIndex] = {}
+    def __init__(self, mark: Mark, reaches: Mapping[int, ReachIndex]) -> None:
+        """`reaches`: by table. What was logged after they were made counts in full."""
+        self._mark, self._reaches = mark, reaches
 
-    def rows(self, query_id: int, answer: QueryState) -> int:
+    def rows(self, store: AnswerStore, query_id: int, answer: QueryState) -> int:
         """Of one query; 0 while nothing is known of its NOW."""
         (use,) = answer.plan.uses
-        low = window_low(answer.window, now_at(self._store, self._mark, query_id, answer), answer.start_us)
+        low = window_low(answer.window, now_at(store, self._mark, query_id, answer), answer.start_us)
         return self._since(use.table_id, low, answer.reach) if low is not None else 0
 
-    def above(self, most: int) -> set[int]:
+    def above(self, store: AnswerStore, most: int) -> set[int]:
         """The sleeping queries with windows that have more rows than this: the stream has become faster."""
         found: set[int] = set()
-        for table_id, table in self._store.state.tables_by_id.items() if self._store.sleeping else ():
-            now_us = self._store.now_of(table, None) if table.stream is not None else None
+        for table_id, table in store.state.tables_by_id.items() if store.sleeping else ():
+            now_us = store.now_of(table, None) if table_id in self._reaches else None
             if now_us is None:
                 continue
-            for span, whose in self._store.window_index.spans(table_id):
+            for span, whose in store.window_index.spans(table_id):
                 if self._since(table_id, now_us - span, 0) <= most:
                     break  # the widest come first
-                found.update(query_id for query_id in whose if query_id in self._store.sleeping)
+                found.update(query_id for query_id in whose if query_id in store.sleeping)
         return found
 
     def _since(self, table_id: int, low_us: int, floor: int) -> int:
-        reach = self._reaches.get(table_id)
-        if reach is None:
-            retained = self._store.state.retention(table_id)
-            reach = self._reaches[table_id] = ReachIndex(self._store.log, table_id, retained)
-        return self._mark.end.data.get(table_id, 0) - max(reach.first(low_us), floor)
+        return self._mark.end.data.get(table_id, 0) - max(self._reaches[table_id].first(low_us), floor)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +20,7 @@ from penstock.cycle.definitions import loading
 from penstock.cycle.folder import DataFolder, place_sheets
 from penstock.errors import PenstockError, error, suggest
 from penstock.expr.windows import AnyWindow
+from penstock.operators.aggregate.cell_files import FileBatch
 from penstock.operators.aggregate.rollups.files import RollupFiles
 from penstock.operators.base.answer import AnswerAt
 from penstock.operators.base.log_access import Listings, LogAccess
@@ -104,16 +105,22 @@ class StandingQueries:
         self.ready = CurrentRows()
         self.samples = SampleCache()
         self._used_us: dict[int, int] = {}  # by query, NOW of the cycle when it was last used or defined
-        self.followers: WeakSet[Followed] = WeakSet()
+        self._followers: WeakSet[Followed] = WeakSet()  # changed and looked through under the lock only
         self._torn = False  # whether the store has part of a cycle
         self._defined = 0  # definitions since memory was given back
         self.snapshot_due = False  # whether there is something that took long to make, and that no record has
+        self._files_left = 0  # so many files of cells are to be written before the snapshot that is due
 
     def load(self, known: CatalogState | None = None) -> None:
         """Fold what the commit records hold: after this every answer is what it was before the restart.
 
         `known`: the definitions, where nothing can change them meanwhile.
         """
+        if self._load(known):
+            self._sweep_files()
+
+    def _load(self, known: CatalogState | None = None) -> bool:
+        """Whether the newest snapshot was read: only then it is known which files it names."""
         self.result_files.begin_loading()
         snapshot, cycles = self.commits.foundation()
         newest = max(self.commits.snapshots(), default=0)
@@ -133,8 +140,13 @@ class StandingQueries:
                     for query_id in self.store.answers:  # what is FILLING was not known before
                         self.store.note_fill(query_id, self.settings.answer_read_max_rows)
         self.result_files.remove_orphans(self.commits)
+        return cells is not None or newest not in cycles
+
+    def _sweep_files(self) -> None:
+        """Remove files of cells that are not used. Only the follower writes such files, so none comes meanwhile."""
         with self._lock:
-            self.store.slices.sweep_files()
+            used = self.store.slices.used_files()
+        self.store.slices.files.sweep(used)
 
     def _read_snapshot(self, cycle: int) -> CommitRecord | None:
         """The newest snapshot, for its cells: they have the history that Spark sliced since the snapshot that the start begins with."""
@@ -183,7 +195,7 @@ class StandingQueries:
                 self.windows.clear()
                 self.ready.clear()
                 self.samples.clear()
-                self.load()
+                self._load()
             else:
                 self._fold(record)
         try:
@@ -213,32 +225,44 @@ class StandingQueries:
             self._defined = 0
             give_back_memory()
         if self.snapshot_due or record.cycle % self.intervals.snapshot_cycles == 0:
-            self.snapshot_due = self._write_cells()
+            self.snapshot_due = self._write_settled()
             if not self.snapshot_due:
                 self._write_snapshot(record.cycle)
         self._write_next_edge(record)
 
-    def _write_cells(self) -> bool:
-        """Write cells to files, as many as a cycle has time for; whether some are left. All else goes into the snapshot."""
+    def _write_settled(self) -> bool:
+        """Write cells to files that the next cycles leave alone, as many as a cycle has time for; whether it is to go on.
+
+        It ends after as many files as there were to write at first: readings out of order may touch more and more of them.
+        """
         with self._lock:
-            batches = self.store.slices.unfiled()
-        for batch in batches[:FILES_PER_CYCLE]:
+            batches = self.store.slices.unfiled(settled=True)
+        left = min(self._files_left or len(batches), len(batches))
+        written = self._write_files(batches[: min(left, FILES_PER_CYCLE)])
+        self._files_left = max(0, left - FILES_PER_CYCLE) if written else 0
+        return self._files_left > 0
+
+    def _write_files(self, batches: Sequence[FileBatch]) -> bool:
+        """Write cells to files; False where the disk does not take them: they go into the snapshot."""
+        for batch in batches:
             mapped = self.store.slices.files.write(batch)
             if mapped is None:
                 return False
             with self._lock:
                 mapped.adopt()
-        return len(batches) > FILES_PER_CYCLE
+        return True
 
     def _write_snapshot(self, cycle: int) -> None:
+        with self._lock:
+            batches = self.store.slices.unfiled()
+        self._write_files(batches)  # beside the lock; what comes meanwhile goes into the snapshot
         with self._lock:
             self.result_files.compact(self.store)
             snapshot = self.store.to_snapshot()
         self.commits.write_snapshot(snapshot)
         self.commits.prune(cycle - self._keep)
         self.result_files.remove_dropped(self.store, self.commits.oldest_snapshot)
-        with self._lock:
-            self.store.slices.sweep_files()
+        self._sweep_files()
 
     def _give_up_passed(self, most_bytes: int) -> list[Path]:
         """Drop the bit matrices that no window reaches; returns their files."""
@@ -401,9 +425,15 @@ class StandingQueries:
         self._used_us = {q: at for q, at in self._used_us.items() if at > now_us}
         return set(self._used_us)
 
+    def follow(self, follower: Followed) -> None:
+        """A subscriber uses its query from now on."""
+        with self._lock:
+            self._followers.add(follower)
+
     def followed(self) -> set[str]:
         """The names of the queries that have subscribers."""
-        return {follower.name for follower in list(self.followers) if not follower.closed}
+        with self._lock:
+            return {follower.name for follower in self._followers if not follower.closed}
 
     def query_at(self, query: QueryDefinition, mark: Mark) -> tuple[QueryAt, AnyWindow]:
         """A query that kernels run, and its window at a kept cycle; cycle_gone where it had no answer there."""

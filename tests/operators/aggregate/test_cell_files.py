@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import errno
+import os
+from collections.abc import Callable, Container, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +13,9 @@ import pyarrow as pa
 import pytest
 
 from penstock.clock import SECOND
-from penstock.errors import expect
+from penstock.cycle.commit_files import CommitRecord
+from penstock.cycle.commits import CommitStore
+from penstock.errors import PenstockError, expect
 from penstock.operators.aggregate import cell_files
 from penstock.operators.aggregate.answer import AggregateAt
 from penstock.operators.aggregate.cell_files import CellFiles, file_batches
@@ -19,7 +24,9 @@ from penstock.operators.aggregate.partials.cell_sums import CellRange
 from penstock.operators.aggregate.partials.cells import Cells
 from penstock.operators.aggregate.partials.sums import Total
 from penstock.operators.aggregate.partials.tiles import TileStore
+from penstock.operators.join.result_files import ResultFiles
 from penstock.types import DOUBLE
+from penstock.views import standing_queries
 from penstock.views.standing_queries import Intervals
 from tests.spark.asking import rows_of
 from tests.support.pipe import BEGAN_US, Pipe
@@ -29,10 +36,15 @@ WINDOW = "BEGIN (NOW - 3000 SECONDS) END (NOW)"
 Damage = Callable[[Path], object]
 DAMAGES: dict[str, Damage] = {
     "deleted": Path.unlink,
-    "short": lambda path: path.write_bytes(path.read_bytes()[:-100]),
-    "empty": lambda path: path.write_bytes(b""),
-    "changed": lambda path: path.write_bytes(_changed(path.read_bytes())),
+    "short": lambda path: _replace(path, path.read_bytes()[:-100]),
+    "empty": lambda path: _replace(path, b""),
+    "changed": lambda path: _replace(path, _changed(path.read_bytes())),
 }
+
+
+def _replace(path: Path, data: bytes) -> None:
+    path.unlink()  # no file is written to
+    path.write_bytes(data)
 
 
 def _changed(data: bytes) -> bytes:
@@ -57,6 +69,12 @@ class World(Pipe):
 
     def files(self) -> list[Path]:
         return sorted((self.folder / "slices").glob("*/*.arrow"))
+
+    def used(self) -> set[str]:
+        """The names of the files that have cells which are known."""
+        families = self.db.standing.store.slices.families.values()
+        tiles = [known.tiles for family in families for known in family.measures.values()]
+        return {name for each in tiles if each is not None for name in each.files}
 
     def is_right(self) -> bool:
         assert self.db.standing.is_ready("totals", 60.0)
@@ -103,6 +121,45 @@ def test_cells_of_a_lost_file_are_filled_again_from_the_log(world: World, fate: 
     assert world.is_right() and world.engine.tasks_run == 0, "and are in files again"
 
 
+def test_a_start_keeps_the_other_files_that_the_snapshot_names(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    sweep, kept = CellFiles.sweep, list[set[str]]()
+
+    def look(files: CellFiles, used: Mapping[str, Container[str]]) -> None:
+        sweep(files, used)
+        kept.append({path.name for path in world.files()})
+
+    monkeypatch.setattr(CellFiles, "sweep", look)
+    world.db.stop()
+    lost, *others = [path for path in world.files() if path.name in world.used()]
+    lost.unlink()
+    world.open()
+    assert others and {path.name for path in others} <= kept[0], "until there is another snapshot"
+
+
+def test_a_start_that_cannot_read_the_newest_snapshot_removes_no_file(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.set_intervals(snapshot_cycles=1000)
+    world.a_cycle("INSERT INTO probes VALUES (3, 'east', NULL)")
+    world.db.stop()
+    files, read = world.files(), CommitStore.read_snapshot
+    newest = max(world.db.standing.commits.snapshots())
+
+    def refused(commits: CommitStore, cycle: int) -> CommitRecord:
+        if cycle == newest:
+            raise PenstockError("corrupt_segment", "too many open files")
+        return read(commits, cycle)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(CommitStore, "read_snapshot", refused)
+        patched.setattr(ResultFiles, "remove_orphans", lambda *_: None)  # which reads it, too
+        world.open()
+    assert {*files} <= {*world.files()}
+    assert world.is_right()
+    world.restart()
+    assert world.is_right()
+
+
 def test_files_that_are_deleted_below_a_running_server_change_no_answer(world: World) -> None:
     for path in world.files():
         path.unlink()
@@ -143,9 +200,45 @@ def test_slots_that_were_made_again_in_finer_ones_are_there_after_a_restart(
     assert rows_of(world.db.invoke("cut").table) == right and world.engine.tasks_run == 0
 
 
+def test_snapshots_are_written_while_more_measures_change_than_a_cycle_has_time_for(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(standing_queries, "FILES_PER_CYCLE", 1)
+    world.db.execute(
+        f"CREATE QUERY more AS SELECT id, MIN(value), MAX(value), STDDEV(value) FROM probes GROUP BY id {WINDOW}"
+    )
+    for cycle in range(40):
+        ts = pa.array(BEGAN_US + (cycle * 60 + np.arange(60)) * SECOND, pa.timestamp("us", "UTC"))
+        readings = {"id": pa.array(np.full(60, 1), pa.int32()), "ts": ts, "value": pa.array(np.arange(60.0))}
+        world.clock.advance(60 * SECOND)
+        world.db.push("probes", pa.table(readings))
+        world.engine.drain()
+    standing = world.db.standing
+    assert max(standing.commits.snapshots()) > standing.store.cycle - 20
+    assert len({path.name for path in world.files()} - world.used()) < 20, "what is not used any more went"
+    right = rows_of(world.db.invoke("more").table)
+    world.restart()
+    assert rows_of(world.db.invoke("more").table) == right and world.engine.tasks_run == 0
+
+
+def test_readers_go_on_while_files_are_removed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    sweep, read, pool = CellFiles.sweep, list[bool](), ThreadPoolExecutor(1)
+
+    def look(files: CellFiles, used: Mapping[str, Container[str]]) -> None:
+        reader = pool.submit(world.db.standing.strategy_of, 1)
+        read.append(not wait([reader], 5.0).not_done)
+        sweep(files, used)
+
+    monkeypatch.setattr(CellFiles, "sweep", look)
+    for number in range(3, 6):
+        world.a_cycle(f"INSERT INTO probes VALUES ({number}, 'east', NULL)")
+    assert read and all(read)
+
+
 def test_no_other_account_can_read_the_files_and_backups_leave_them_out(world: World, tmp_path: Path) -> None:
     folder = world.folder / "slices"
     assert all(each.stat().st_mode & 0o077 == 0 for each in (folder, *folder.iterdir()))
+    assert {path.stat().st_mode & 0o777 for path in world.files()} == {0o400}
     world.db.backup(tmp_path / "copy")
     assert not (tmp_path / "copy" / "slices").exists()
     world.db.stop()
@@ -160,6 +253,21 @@ def cells(groups: list[int], start: int = 0) -> Cells:
     starts = start + 10 * np.arange(count)
     state = {"count": np.ones(count, np.int64), "high": np.arange(count) + 0.5, "low": np.zeros(count)}
     return Cells(starts, zeros + 10, np.array(groups), np.arange(count), np.arange(count), zeros + 1, state)
+
+
+def test_cells_stay_in_memory_where_the_disk_may_not_have_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(_: int) -> None:
+        raise OSError(errno.EIO, "the disk failed")
+
+    monkeypatch.setattr(cell_files, "FILE_CELLS", 1)
+    monkeypatch.setattr(tiles, "RECENT_CELLS", 1)
+    store = TileStore(Total((DOUBLE,)))
+    store.put(cells([0, 1, 2]))
+    (batch,) = file_batches("f", store.unfiled(), store.partial)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", refused)
+        assert CellFiles(tmp_path).write(batch) is None
+    assert not list((tmp_path / "slices").glob("*/*"))
 
 
 def test_groups_that_have_other_numbers_after_a_restart_keep_their_cells(

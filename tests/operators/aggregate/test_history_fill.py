@@ -16,6 +16,7 @@ from penstock.errors import PenstockError, error, expect
 from penstock.operators.aggregate import answer as answer_module
 from penstock.operators.aggregate import history, history_fill
 from penstock.operators.aggregate.answer import AggregateAt
+from penstock.operators.aggregate.history_fill import HistoryFiller
 from penstock.operators.aggregate.partials import tiles
 from penstock.views.standing_queries import Intervals
 from tests.spark.asking import rows_of
@@ -32,9 +33,12 @@ class GatedEngine(LocalEngine):
 
     gate: threading.Semaphore
     failures: list[Exception]
+    most_tasks = 1000  # a job of more is too slow
 
     def run_tasks(self, tasks: Sequence[Callable[[], Any]]) -> list[Any]:
         assert self.gate.acquire(timeout=PATIENCE_S)
+        if len(tasks) > self.most_tasks:
+            raise error("statement_timeout", detail="the job was too slow")
         if self.failures:
             raise self.failures.pop()
         return super().run_tasks(tasks)
@@ -181,6 +185,26 @@ def test_spark_that_is_restarted_delays_a_fill(world: World) -> None:
     assert world.totals() == world.expected()
 
 
+def test_a_job_that_is_too_slow_is_tried_again_with_fewer_rows(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history_fill, "FILL_ROWS_LEAST", 100)
+    monkeypatch.setattr(GatedEngine, "most_tasks", 1)
+    world.create()
+    world.create("other", "BEGIN (NOW - 1900 SECONDS) END (NOW)")
+    world.open_gate()
+    world.open_gate("other")
+    assert world.totals() == world.expected() and world.totals("other") == world.expected(3801)
+
+
+def test_after_a_failure_the_next_query_has_its_turn(world: World) -> None:
+    world.create()
+    world.create("other", "BEGIN (NOW - 1900 SECONDS) END (NOW)")
+    fills = world.db.standing.store.slices.fills
+    first, second = fills
+    world.failures.append(error("not_ready", detail="Spark is being restarted"))
+    world.gate.release(2)
+    assert world.db.standing.feed.wait(lambda: list(fills) == [second, first], PATIENCE_S)
+
+
 def test_a_history_that_cannot_be_read_is_told_by_name_and_harms_no_other_query(world: World) -> None:
     world.failures += [PenstockError("corrupt_segment", "a file is damaged") for _ in range(2)]  # also by a new listing
     world.create()
@@ -299,3 +323,23 @@ def test_a_wide_slot_is_ready_before_begin_enters_it(world: World, monkeypatch: 
     (north, n, s), (south, m, t) = world.expected(2381)
     assert world.totals() == [(north, n + 2, s), (south, m, t)]
     assert world.engine.tasks_run == jobs, "the request read no more than an answer may"
+
+
+def test_wide_slots_of_a_subquery_beside_a_join_are_looked_after(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tiles, "MANY_CELLS", 0)
+    monkeypatch.setattr(tiles, "SLOT_POSITIONS", 100)
+    monkeypatch.setattr(tiles, "RECENT_CELLS", 100)
+    monkeypatch.setattr(tiles, "TILE_SLOTS", (10, 1))
+    world.gate.release(1000)
+    pairs = "FROM probes a, probes b WHERE b.place = a.place WINDOW(a, b) = 1 SECOND GROUP BY a.place"
+    world.db.execute(
+        f"CREATE QUERY pairs AS SELECT a.place, AVG(a.value) AS v {pairs}"
+        " HAVING AVG(a.value) < (SELECT SUM(value) FROM probes) BEGIN (NOW - 1500 SECONDS) END (NOW)"
+    )
+    world.engine.drain()
+    assert world.db.standing.is_ready("pairs", PATIENCE_S)
+    push_at(world, 200)
+    assert len(world.totals("pairs")) == 2
+    assert world.db.standing.store.slices.tiled_queries
+    (service,) = HistoryFiller(world.db.standing).services()
+    service.step()  # which raised: the answer of the join is not one of cells of the log

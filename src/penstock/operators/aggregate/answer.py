@@ -358,10 +358,9 @@ class AggregateAt(TableAnswer):
                 self._refine(log_reader, slot, needed)
 
     def fill(self, most: int) -> None:
-        """Slice at most so many rows of the history that have no cells yet; with a budget of no rows, Spark's workers do it."""
-        for each in (self, *self.scalars):
-            if isinstance(each.instant.window, TimeWindow):
-                read_log(partial(each._fill, most=most), each.reader, each.fresh)
+        """Slice at most so many rows of its own history that have no cells yet; with a budget of no rows, Spark's workers do it."""
+        if isinstance(self.instant.window, TimeWindow):
+            read_log(partial(self._fill, most=most), self.reader, self.fresh)
 
     def _fill(self, log_reader: LogReader, most: int) -> None:
         at = self.instant

@@ -1,7 +1,7 @@
 """Files of cells: tiles are written once, and mapped into memory again after a restart.
 
 `DATA/slices/<family>/<a random name>.arrow` has tiles of one measure. A snapshot names the files, and holds only cells that are in none.
-Files are soft: they are not synced, and not in backups. Where one is missing or damaged, the log is sliced again. No file is ever written
+Files are soft: they are not in backups, and a power cut may take one. Where one is missing or damaged, the log is sliced again. No file is ever written
 twice under one name, so a snapshot never finds other cells in a file than those that it names.
 """
 
@@ -20,6 +20,7 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
+from penstock.disk_sync import sync_file
 from penstock.operators.aggregate.partials.base import Mergeable, Numbers
 from penstock.operators.aggregate.partials.tiles import CellFile, CellTile, LevelTile
 from penstock.streams.log.checksums import SEAL, forget_whole, open_sealed, open_stream, sealed_file
@@ -93,6 +94,8 @@ class CellFiles:
             for folder in (self._folder, path.parent):
                 folder.mkdir(exist_ok=True, mode=0o700)
             sealed_file(schema, [table.replace_schema_metadata(schema.metadata)])(path)
+            path.chmod(0o400)
+            sync_file(path)  # the arrays in memory are given up for it: the disk must have it
             _, mapped = _mapped(path)
         except (OSError, pa.ArrowException) as problem:
             _log.warning("cells stay in memory and in snapshots: %s", problem)

@@ -11,19 +11,29 @@ from __future__ import annotations
 import contextlib
 import time
 
-from penstock.errors import PenstockError, expect
+from penstock.errors import PenstockError
 from penstock.operators.aggregate.answer import AggregateAt
+from penstock.operators.aggregate.over_joins.answer import JoinAggregateAt
+from penstock.operators.base.answer import AnswerAt
 from penstock.services import Service
 from penstock.views.standing_queries import StandingQueries
 
 FILL_ROWS, FILL_ROWS_ALONE = 1 << 16, 1 << 21
 """How many rows a job slices beside cycles, and at most while there are none."""
+FILL_ROWS_LEAST = 1 << 10
+"""How many rows a job slices at least, after jobs that were too slow."""
 FILL_REST = 1.0
 """Beside cycles, how long it rests after a job, in times of the job."""
 _IDLE_S = 0.5
 TURN_STEPS = 100
 # What another try may mend: Spark is restarted, or its job was too slow.
 _PASSING = ("not_ready", "statement_timeout", "statement_cancelled")
+
+
+def _from_the_log(held: AnswerAt) -> list[AggregateAt]:
+    """The aggregates of rows of the log that an answer consists of: itself, if it is one, and its subqueries."""
+    scalars = held.scalars if isinstance(held, (AggregateAt, JoinAggregateAt)) else ()
+    return [each for each in (held, *scalars) if isinstance(each, AggregateAt)]
 
 
 class HistoryFiller:
@@ -57,11 +67,20 @@ class HistoryFiller:
         for _ in range(min(self._each, len(self._turn))):
             name = self._turn.pop()
             with contextlib.suppress(PenstockError):  # it was dropped, or a request will tell what is wrong
-                expect(AggregateAt, self._standing.held(name, asked=False)).refine_ahead()
+                for each in _from_the_log(self._standing.held(name, asked=False)):
+                    each.refine_ahead()
 
     def _next(self) -> tuple[int, str] | None:
         with self._standing.locked() as store:
             return next(((q, store.state.queries_by_id[q].name) for q in store.slices.fills), None)
+
+    def _put_off(self, query_id: int) -> None:
+        """A job was too slow, or Spark is not there: the next one is smaller, and for another query if one waits."""
+        self._rows = max(self._rows // 2, min(self._rows, FILL_ROWS_LEAST))
+        with self._standing.locked() as store:
+            fills = store.slices.fills
+            if query_id in fills:
+                fills[query_id] = fills.pop(query_id)
 
     def _step(self) -> float:
         self._standing.feed.wait(lambda: self._service.stopping or self._next() is not None, _IDLE_S)
@@ -76,9 +95,11 @@ class HistoryFiller:
         failure: PenstockError | None = None
         try:
             budget = self._standing.new_budget(most=0)  # no row is read in this process
-            expect(AggregateAt, self._standing.held(name, asked=False, budget=budget)).fill(self._rows)
+            for each in _from_the_log(self._standing.held(name, asked=False, budget=budget)):
+                each.fill(self._rows)
         except PenstockError as problem:
             if problem.condition in _PASSING:
+                self._put_off(query_id)
                 raise
             failure = problem
         with self._standing.locked() as store:
@@ -90,5 +111,5 @@ class HistoryFiller:
         if self._standing.store.cycle == cycle:
             self._rows = min(2 * self._rows, FILL_ROWS_ALONE)
             return 0.0
-        self._rows = FILL_ROWS
+        self._rows = min(2 * self._rows, FILL_ROWS)
         return FILL_REST * (time.monotonic() - began_s)

@@ -204,6 +204,8 @@ class SliceStore(OperatorState):
 
     def _fold(self, kind: str, told: payload.CellBatch, family: FamilyStore) -> None:
         if kind == "tiles":
+            # Also where the cells are not taken in, because one file is damaged: until the next snapshot it names the others.
+            self._named.setdefault(told.family, set()).update(told.about.get("files", ()))
             family.fold_files(told, self.files)
         else:
             family.fold(told)
@@ -311,23 +313,23 @@ class SliceStore(OperatorState):
     def nbytes(self) -> int:
         return sum(family.nbytes for family in self._all_families())
 
-    def unfiled(self) -> list[FileBatch]:
-        """Tiles that are to be in files, in batches of a file each."""
+    def unfiled(self, settled: bool = False) -> list[FileBatch]:
+        """Tiles that are to be in files, in batches of a file each. `settled`: but those that the next cells replace."""
         found: list[FileBatch] = []
         for name, family in self.families.items():
             for known in family.measures.values():
                 if known.tiles is not None:
-                    found += file_batches(name, known.tiles.unfiled(), known.tiles.partial)
+                    found += file_batches(name, known.tiles.unfiled(settled), known.tiles.partial)
         return found
 
-    def sweep_files(self) -> None:
-        """Remove the files with no cell that is known, and that the newest snapshot does not name."""
+    def used_files(self) -> dict[str, set[str]]:
+        """By family, the files with cells that are known, and those that the newest snapshot names."""
         used = {name: set(files) for name, files in self._named.items()}
         for name, family in self.families.items():
             for known in family.measures.values():
                 if known.tiles is not None and known.tiles.files:
                     used.setdefault(name, set()).update(known.tiles.files)
-        self.files.sweep(used)
+        return used
 
     def snapshot(self) -> Iterator[ResultRow]:
         """The cells of all measures but those that are too many: after a restart these are sliced from the log again.

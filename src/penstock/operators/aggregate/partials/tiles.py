@@ -225,6 +225,9 @@ class CellLevel:
     def tile_us(self) -> int:
         return self.width * self.slots
 
+    def level_tiles(self) -> list[LevelTile]:
+        return [LevelTile(start, self.slots, tile) for start, tile in self.tiles.items()]
+
     def put(self, cells: Cells) -> None:
         """Merge cells of other rows in."""
         largest = self._put(cells)
@@ -464,10 +467,7 @@ class TileStore:
         self._keep(lambda starts, _ends, _lasts: starts >= edge)
         self.since_us = older.since_us
         self.release()
-        tiles = [
-            LevelTile(start, level.slots, t) for level in older._levels.values() for start, t in level.tiles.items()
-        ]
-        self.take_tiles(tiles, np.arange(0))
+        self.take_tiles([each for level in older._levels.values() for each in level.level_tiles()], np.arange(0))
         for cells in older._recent:
             self.put(cells)
         return True
@@ -533,8 +533,11 @@ class TileStore:
         filed = ((slot, tile.file) for slot, tile in self._refined.items() if tile.file is not None)
         return [(file.name, place, astuple(slot)) for slot, (file, place) in filed]
 
-    def unfiled(self) -> list[LevelTile]:
-        """The tiles that no file has; of a file that is mostly of tiles that are no more, they are to be in a new one."""
+    def unfiled(self, settled: bool = False) -> list[LevelTile]:
+        """The tiles that no file has; of a file that is mostly of tiles that are no more, they are to be in a new one.
+
+        `settled`: without the one with the newest slot, which the next cells in order replace.
+        """
         if any(dtype is object for dtype, _ in self.partial.fields().values()):
             return []
         used = Counter[CellFile]()
@@ -542,9 +545,11 @@ class TileStore:
             if tile.file is not None:
                 used[tile.file[0]] += len(tile)
         found = [
-            *(LevelTile(s, level.slots, t) for level in self._levels.values() for s, t in level.tiles.items()),
+            *(each for level in self._levels.values() for each in level.level_tiles()),
             *(LevelTile(slot.start, 0, tile) for slot, tile in self._refined.items()),
         ]
+        newest = max(self._tiles(), key=lambda tile: int(tile.slots[-1]), default=None) if settled else None
+        found = [each for each in found if each.tile is not newest]
         return [e for e in found if e.tile.file is None or 2 * used[e.tile.file[0]] < e.tile.file[0].cells]
 
     def unfiled_cells(self) -> Cells:
