@@ -325,6 +325,40 @@ def test_series_beyond_the_limit_are_an_error_of_their_answer_only(pipes: Callab
     assert next(each["value"] for each in pipe.answer("coarse", "a")[0]) == 1.0
 
 
+@pytest.mark.parametrize("window", [WINDOW, "GROUP BY TUMBLE(10 MINUTES) " + WINDOW])
+def test_results_beyond_the_limit_are_an_error_of_their_answer_only(pipes: Callable[..., Pipe], window: str) -> None:
+    pipe = pipes(series_slots_max=100)
+    pipe.probes()
+    for name, ahead in (("many", 101), ("few", 40)):
+        call = f"FORECAST(value, every => 1 SECOND, ahead => {ahead})"
+        pipe.db.execute(f"CREATE QUERY {name} AS SELECT {call} AS a FROM probes {window}")
+    pipe.push(1.0)
+    pipe.clock.advance(15_000_000)
+    pipe.push(2.0)
+    pipe.clock.advance(5_000_000)
+    pipe.push(3.0)
+    pipe.engine.drain()
+    with pytest.raises(PenstockError) as failed:
+        pipe.answer("many", "a")
+    assert failed.value.condition == "over_budget"
+    assert "results of FORECAST" in failed.value.render() and "series_slots_max" in failed.value.render()
+    assert [len(each) for each in pipe.answer("few", "a") if each] == [40]
+
+
+def test_numbers_inside_of_results_count_for_the_limit(pipes: Callable[..., Pipe]) -> None:
+    """Five rows of 30 numbers are few elements to see, and five centres of 30 numbers many to return."""
+    pipe = pipes(series_slots_max=100)
+    pipe.db.execute("CREATE TABLE boxes (id INT PRIMARY KEY, burst STREAM (counts ARRAY<INT>))")
+    pipe.db.execute("INSERT INTO boxes VALUES (1, NULL)")
+    pipe.db.execute(f"CREATE QUERY some AS SELECT CLUSTERS(2, counts) AS c FROM boxes {WINDOW}")
+    pipe.db.execute(f"CREATE QUERY each AS SELECT CLUSTERS(5, counts) AS c FROM boxes {WINDOW}")
+    pipe.db.push("boxes", [{"id": 1, "counts": [10**i] * 30} for i in range(5)])
+    pipe.engine.drain()
+    assert len(pipe.answer("some", "c")[0]) == 2
+    with pytest.raises(PenstockError, match="results of CLUSTERS"):
+        pipe.answer("each", "c")
+
+
 def test_sequences_beyond_the_limits_are_an_error_of_their_answer_only(pipes: Callable[..., Pipe]) -> None:
     pipe = pipes(series_slots_max=100)
     pipe.probes()
