@@ -39,7 +39,7 @@ def random_series(draw: st.DrawFn) -> mining.Elements:
         value = {
             "noise": chance.gauss(20, 3),
             "ties": float(chance.randint(0, 3)),
-            "constant": 5.0,
+            "constant": 0.1,
             "season": 10 * math.sin(i / 7 * 2 * math.pi) + chance.gauss(0, 0.5),
             "spiky": chance.gauss(0, 1) + 30 * (chance.random() < 0.05),
         }[kind]
@@ -112,6 +112,16 @@ def test_a_score_never_changes_with_later_elements_or_where_the_window_begins(
     longer = mining.Elements(elements.times, elements.values, elements.begin - earlier * EVERY, EVERY)
     more = {line[0]: line for line in found("anomalies", longer, options_of(asked))}
     assert set(every) <= set(more) and all(more[at] == line for at, line in every.items())
+
+
+@pytest.mark.parametrize("robust", [True, False])
+def test_what_never_varied_has_a_scale_of_nothing(robust: bool) -> None:
+    """Sums of 0.1 are rounded."""
+    times = [i * EVERY for i in range(60)]
+    options = options_of(mining.Scoring(history=20, robust=robust))
+    for last, expected in ((0.1, 0.0), (0.1000001, 1000.0)):
+        elements = mining.Elements(times, [*[0.1] * 59, last], 0, EVERY)
+        assert found("anomaly", elements, options) == [(59 * EVERY, last, 0.1, 0.1, 0.1, expected)]
 
 
 @given(random_series(), st.integers(2, 12), st.sampled_from([0.0, 0.5, 0.9, 1.0]))
