@@ -372,6 +372,25 @@ def test_sequences_beyond_the_limits_are_an_error_of_their_answer_only(pipes: Ca
     assert pipe.answer("n", "n") == [120]
 
 
+def test_the_mean_of_whole_numbers_in_arrays_does_not_wrap_around_and_their_sum_does(
+    pipes: Callable[..., Pipe],
+) -> None:
+    pipe = pipes()
+    pipe.db.execute("CREATE TABLE boxes (id INT PRIMARY KEY, burst STREAM (counts ARRAY<BIGINT>, count BIGINT))")
+    pipe.db.execute("INSERT INTO boxes VALUES (1, NULL), (2, NULL), (3, NULL)")
+    calls = "VECTOR_AVG(counts) AS means, VECTOR_SUM(counts) AS sums, AVG(count) AS mean, SUM(count) AS sum"
+    pipe.db.execute(f"CREATE QUERY q AS SELECT id, {calls} FROM boxes GROUP BY id {WINDOW}")
+    pushed = {1: [2**62, 2**62], 2: [-1, -1, -3], 3: [-(2**63), -(2**63), 2**63 - 1]}
+    for sensor, values in pushed.items():
+        for value in values:
+            pipe.db.push("boxes", [{"id": sensor, "counts": [value, 1], "count": value}])
+            pipe.engine.drain()
+    for row in pipe.db.execute("SELECT * FROM q").table.to_pylist():
+        total = sum(pushed[row["id"]])
+        assert row["means"] == [total / len(pushed[row["id"]]), 1.0] == [row["mean"], 1.0]
+        assert row["sums"][0] == (total + 2**63) % 2**64 - 2**63 == row["sum"]
+
+
 def test_vectors_of_different_lengths_are_an_error_of_their_answer_only(pipes: Callable[..., Pipe]) -> None:
     pipe = pipes()
     pipe.db.execute("CREATE TABLE boxes (id INT PRIMARY KEY, burst STREAM (counts ARRAY<INT>))")
