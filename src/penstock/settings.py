@@ -96,7 +96,7 @@ class Settings:
     )
     series_slots_max: int = _setting(
         4_000_000,
-        "Most slots, readings or rows of samples that SERIES and other mining functions see in one answer, in all groups.",
+        "Most slots, readings or rows of samples that SERIES and other mining functions see in one answer, and most elements that each of them returns, in all groups.",
     )
     answer_read_max_rows: int = _setting(
         200_000,

@@ -198,6 +198,8 @@ def score(series: Elements, i: int, asked: Scoring) -> dict[str, Value] | None:
         scale = (percentile(present, 0.75) - percentile(present, 0.25)) / 1.349
         if scale == 0:
             scale = (percentile(present, 0.95) - percentile(present, 0.05)) / 3.29
+    elif min(present) == max(present):
+        centre, scale = present[0], 0.0
     else:
         centre = sum(present) / len(present)
         scale = math.sqrt(sum((value - centre) ** 2 for value in present) / (len(present) - 1))

@@ -325,6 +325,40 @@ def test_series_beyond_the_limit_are_an_error_of_their_answer_only(pipes: Callab
     assert next(each["value"] for each in pipe.answer("coarse", "a")[0]) == 1.0
 
 
+@pytest.mark.parametrize("window", [WINDOW, "GROUP BY TUMBLE(10 MINUTES) " + WINDOW])
+def test_results_beyond_the_limit_are_an_error_of_their_answer_only(pipes: Callable[..., Pipe], window: str) -> None:
+    pipe = pipes(series_slots_max=100)
+    pipe.probes()
+    for name, ahead in (("many", 101), ("few", 40)):
+        call = f"FORECAST(value, every => 1 SECOND, ahead => {ahead})"
+        pipe.db.execute(f"CREATE QUERY {name} AS SELECT {call} AS a FROM probes {window}")
+    pipe.push(1.0)
+    pipe.clock.advance(15_000_000)
+    pipe.push(2.0)
+    pipe.clock.advance(5_000_000)
+    pipe.push(3.0)
+    pipe.engine.drain()
+    with pytest.raises(PenstockError) as failed:
+        pipe.answer("many", "a")
+    assert failed.value.condition == "over_budget"
+    assert "results of FORECAST" in failed.value.render() and "series_slots_max" in failed.value.render()
+    assert [len(each) for each in pipe.answer("few", "a") if each] == [40]
+
+
+def test_numbers_inside_of_results_count_for_the_limit(pipes: Callable[..., Pipe]) -> None:
+    """Five rows of 30 numbers are few elements to see, and five centres of 30 numbers many to return."""
+    pipe = pipes(series_slots_max=100)
+    pipe.db.execute("CREATE TABLE boxes (id INT PRIMARY KEY, burst STREAM (counts ARRAY<INT>))")
+    pipe.db.execute("INSERT INTO boxes VALUES (1, NULL)")
+    pipe.db.execute(f"CREATE QUERY some AS SELECT CLUSTERS(2, counts) AS c FROM boxes {WINDOW}")
+    pipe.db.execute(f"CREATE QUERY each AS SELECT CLUSTERS(5, counts) AS c FROM boxes {WINDOW}")
+    pipe.db.push("boxes", [{"id": 1, "counts": [10**i] * 30} for i in range(5)])
+    pipe.engine.drain()
+    assert len(pipe.answer("some", "c")[0]) == 2
+    with pytest.raises(PenstockError, match="results of CLUSTERS"):
+        pipe.answer("each", "c")
+
+
 def test_sequences_beyond_the_limits_are_an_error_of_their_answer_only(pipes: Callable[..., Pipe]) -> None:
     pipe = pipes(series_slots_max=100)
     pipe.probes()
@@ -336,6 +370,25 @@ def test_sequences_beyond_the_limits_are_an_error_of_their_answer_only(pipes: Ca
         pipe.answer("q", "a")
     assert failed.value.condition == "over_budget" and "series_slots_max" in failed.value.render()
     assert pipe.answer("n", "n") == [120]
+
+
+def test_the_mean_of_whole_numbers_in_arrays_does_not_wrap_around_and_their_sum_does(
+    pipes: Callable[..., Pipe],
+) -> None:
+    pipe = pipes()
+    pipe.db.execute("CREATE TABLE boxes (id INT PRIMARY KEY, burst STREAM (counts ARRAY<BIGINT>, count BIGINT))")
+    pipe.db.execute("INSERT INTO boxes VALUES (1, NULL), (2, NULL), (3, NULL)")
+    calls = "VECTOR_AVG(counts) AS means, VECTOR_SUM(counts) AS sums, AVG(count) AS mean, SUM(count) AS sum"
+    pipe.db.execute(f"CREATE QUERY q AS SELECT id, {calls} FROM boxes GROUP BY id {WINDOW}")
+    pushed = {1: [2**62, 2**62], 2: [-1, -1, -3], 3: [-(2**63), -(2**63), 2**63 - 1]}
+    for sensor, values in pushed.items():
+        for value in values:
+            pipe.db.push("boxes", [{"id": sensor, "counts": [value, 1], "count": value}])
+            pipe.engine.drain()
+    for row in pipe.db.execute("SELECT * FROM q").table.to_pylist():
+        total = sum(pushed[row["id"]])
+        assert row["means"] == [total / len(pushed[row["id"]]), 1.0] == [row["mean"], 1.0]
+        assert row["sums"][0] == (total + 2**63) % 2**64 - 2**63 == row["sum"]
 
 
 def test_vectors_of_different_lengths_are_an_error_of_their_answer_only(pipes: Callable[..., Pipe]) -> None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Callable
+from fractions import Fraction
 from itertools import pairwise
 from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import PenstockError
@@ -37,7 +39,7 @@ def random_series(draw: st.DrawFn) -> mining.Elements:
         value = {
             "noise": chance.gauss(20, 3),
             "ties": float(chance.randint(0, 3)),
-            "constant": 5.0,
+            "constant": 0.1,
             "season": 10 * math.sin(i / 7 * 2 * math.pi) + chance.gauss(0, 0.5),
             "spiky": chance.gauss(0, 1) + 30 * (chance.random() < 0.05),
         }[kind]
@@ -112,6 +114,16 @@ def test_a_score_never_changes_with_later_elements_or_where_the_window_begins(
     assert set(every) <= set(more) and all(more[at] == line for at, line in every.items())
 
 
+@pytest.mark.parametrize("robust", [True, False])
+def test_what_never_varied_has_a_scale_of_nothing(robust: bool) -> None:
+    """Sums of 0.1 are rounded."""
+    times = [i * EVERY for i in range(60)]
+    options = options_of(mining.Scoring(history=20, robust=robust))
+    for last, expected in ((0.1, 0.0), (0.1000001, 1000.0)):
+        elements = mining.Elements(times, [*[0.1] * 59, last], 0, EVERY)
+        assert found("anomaly", elements, options) == [(59 * EVERY, last, 0.1, 0.1, 0.1, expected)]
+
+
 @given(random_series(), st.integers(2, 12), st.sampled_from([0.0, 0.5, 0.9, 1.0]))
 def test_a_baseline_is_that_of_the_definition(elements: mining.Elements, season: int, level: float) -> None:
     truth = [list(line.values()) for line in mining.baseline(elements, season, level)]
@@ -158,6 +170,60 @@ def test_change_points_are_those_of_the_best_partition(
         saved = mining.deviations(left + right) - mining.deviations(left) - mining.deviations(right)
         truth = [math.fsum(left) / len(left), math.fsum(right) / len(right), saved / unit]
         assert same([round(each, 6) for each in line[1:]], [round(each, 6) for each in truth])
+
+
+def exact_costs(values: list[float]) -> Callable[[int, int], Fraction]:
+    """The squared deviations of a stretch from its mean, without rounding."""
+    sums, squares = [Fraction(0)], [Fraction(0)]
+    for value in map(Fraction, values):
+        sums.append(sums[-1] + value)
+        squares.append(squares[-1] + value * value)
+
+    def cost(low: int, high: int) -> Fraction:
+        return squares[high] - squares[low] - (sums[high] - sums[low]) ** 2 / (high - low)
+
+    return cost
+
+
+@given(st.integers(0, 2**32), st.sampled_from([1e3, 1e6, 1e9]), st.sampled_from([2, 5]))
+@settings(max_examples=25)
+def test_steps_that_are_huge_beside_the_noise_hide_no_point_and_make_none(
+    seed: int, step: float, shortest: int
+) -> None:
+    """The noise is between 1e5 and 1e11 times smaller, and one of the steps is of its size: the partition is that of exact fractions."""
+    chance = random.Random(seed)
+    levels = [0.0, chance.uniform(-step, step), step, step + 0.1]
+    values = [level + chance.gauss(0, 0.01) for level in levels for _ in range(chance.randint(6, 16))]
+    times = [i * EVERY for i in range(len(values))]
+    lines = found("change_points", mining.Elements(times, list(values), 0, EVERY), {"shortest": shortest})
+    cost, unit = exact_costs(values), mining.noise_of(values) * math.log(len(values))
+    penalty = Fraction(3 * unit)
+    best: list[tuple[Fraction, list[int]] | None] = [(Fraction(0), [])] + [None] * len(values)
+    for end in range(shortest, len(values) + 1):
+        starts = [(start, known) for start in range(end - shortest + 1) if (known := best[start]) is not None]
+        best[end] = min(
+            (
+                (before + cost(start, end) + (penalty if start else 0), [*points, *[start] * (start > 0)])
+                for start, (before, points) in starts
+            ),
+            key=lambda each: (each[0], len(each[1])),
+        )
+    truth = best[-1]
+    assert truth is not None and [line[0] // EVERY for line in lines] == truth[1]
+    edges = [0, *truth[1], len(values)]
+    for line, low, at, high in zip(lines, edges, edges[1:], edges[2:], strict=False):
+        means = [float(sum(map(Fraction, values[a:b])) / (b - a)) for a, b in ((low, at), (at, high))]
+        gain = float(cost(low, high) - cost(low, at) - cost(at, high)) / unit
+        assert same(list(line[1:]), [*means, gain])
+
+
+def test_one_huge_step_is_one_change_point() -> None:
+    chance = np.random.default_rng(1)
+    values = [*chance.normal(0, 0.01, 500), *chance.normal(1e6, 0.01, 500)]
+    ((at, _, _, gain),) = found(
+        "change_points", mining.Elements([i * EVERY for i in range(1000)], values, 0, EVERY), {}
+    )
+    assert at == 500 * EVERY and gain > 0
 
 
 @given(random_series(), st.sampled_from([None, 3, 7]), st.integers(1, 20), st.sampled_from([0.5, 0.95]))

@@ -61,7 +61,7 @@ def _spread(plan: AggregatePlan, table: pa.Table, place: int, numbers: np.ndarra
     call = plan.aggregates[place]
     partial = measure_of(call).make()
     if call.options:
-        nothing = find_all(call, partial.empty(1), 1)
+        nothing = find_all(call, partial.empty(1), 1, 0)
     else:
         nothing = partial.finish(call.function, partial.empty(1), call.type, call.parameter or 0)
     values = pa.concat_arrays([table.column(aggregate_name(place)).combine_chunks(), nothing])

@@ -66,7 +66,7 @@ def answer_table(
         state = state if len(order) else partial.empty(count)
         parameter: Any = aggregate.parameter
         if aggregate.options:
-            columns[aggregate_name(place)] = find_all(aggregate, state, count, known)
+            columns[aggregate_name(place)] = find_all(aggregate, state, count, span.most_elements, known)
             continue
         if aggregate.function == "twa":
             ends = windows + plan.panes.width if plan.panes is not None else span.until_us

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.cancellation import check
-from penstock.errors import error, expect
+from penstock.errors import PenstockError, error, expect
 from penstock.expr.windows import FOREVER
 from penstock.operators.aggregate.groups import Groups
 from penstock.operators.aggregate.partials.base import Ints, Numbers, State
@@ -110,10 +110,13 @@ def with_series(
             room -= int(lines.state["size"].sum())
         found[key] = _together(of_lines(lines)) if key.by else lines
         if room < 0:
-            detail = f"the series of this answer have more than {span.most_elements} elements (series_slots_max)"
             hint = "make the window shorter, the slots wider or the groups fewer, or raise series_slots_max"
-            raise error("over_budget", detail=detail, hint=hint)
+            raise _too_many("the series of this answer have", span.most_elements, hint)
     return _aligned(found), outer
+
+
+def _too_many(what: str, most: int, hint: str) -> PenstockError:
+    return error("over_budget", detail=f"{what} more than {most} elements (series_slots_max)", hint=hint)
 
 
 def _together(lines: CombinedCells) -> CombinedCells:
@@ -285,8 +288,11 @@ def _aligned(whole: Mapping[LineKey, CombinedCells]) -> dict[LineKey, CombinedCe
     return found
 
 
-def find_all(call: AggregateCall, state: State, count: int, known: Found | None = None) -> pa.Array:
-    """What a mining function finds in each of `count` lines. `known`: what was found before, from now on what is found here."""
+def find_all(call: AggregateCall, state: State, count: int, most_elements: int, known: Found | None = None) -> pa.Array:
+    """What a mining function finds in each of `count` lines, in all of them no more elements than that.
+
+    `known`: what was found before, from now on what is found here.
+    """
     function, options = FUNCTIONS[call.function], dict(call.options)
     assert function.find is not None
     nothing: Any = () if function.by else NOTHING
@@ -300,19 +306,28 @@ def find_all(call: AggregateCall, state: State, count: int, known: Found | None 
     else:
         series = [_readings(part) for part in state["values"]]
     before = known.by_call.get(call, {}) if known is not None else {}
-    found, began_s, looked, elements = [], time.thread_time(), 0, 0
+    found, began_s, looked, elements, room = [], time.thread_time(), 0, 0, most_elements
     for each in series:
         columns = before.get(each)
         if columns is None:
             check()  # one series may take long, and many of them longer
             columns = function.find(each, options)
             looked, elements = looked + 1, elements + (sum(map(len, each)) if function.by else len(each))
+        room -= _size(columns)
+        if room < 0:
+            hint = "make the groups fewer, or what it returns of each, or raise series_slots_max"
+            raise _too_many(f"the results of {call.function.upper()} in this answer have", most_elements, hint)
         found.append(columns)
     if known is not None and call.every_us:
         known.by_call[call] = dict(zip(series, found, strict=True))
         if elements:
             known.spent[call.function] = Spent(looked, elements, time.thread_time() - began_s)
     return _as_arrow(found, call.type)
+
+
+def _size(columns: Columns) -> int:
+    """How many elements a result has, and those of arrays inside of it."""
+    return len(columns[0]) + sum(sum(map(len, column)) for column in columns if column.dtype == object)
 
 
 def _readings(part: Any) -> Series:

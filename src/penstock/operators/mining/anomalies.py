@@ -140,6 +140,11 @@ def _centres(values: Floats, first: int, history: int, least: int, robust: bool)
                 if scale == 0:
                     scale = (percentile_of(ordered, count, 0.95) - percentile_of(ordered, count, 0.05)) / _TAILS
                 scales[i] = scale
+            elif ordered[0] == ordered[count - 1]:
+                centres[i], scales[i] = (
+                    ordered[0],
+                    0.0,
+                )  # a mean of equal values may be rounded, and then none is equal to it
             else:
                 total = 0.0
                 for k in range(count):

@@ -30,11 +30,14 @@ def change_points(series: Series, options: Options) -> Columns:
     if noise == 0:
         return np.empty(0, np.int64), np.empty(0), np.empty(0), np.empty(0)
     unit = noise * float(np.log(len(values)))
-    sums, squares = _prefix_sums(values)
-    points = _partition(sums, squares, float(options["penalty"]) * unit, shortest)
+    points = _partition(values, float(options["penalty"]) * unit, shortest)
     edges = np.concatenate([[0], points, [len(values)]])
-    means = np.add.reduceat(values, edges[:-1]) / np.diff(edges)
-    return times[points], means[:-1], means[1:], _saved(sums, squares, edges) / unit
+    firsts, rests = values[edges[:-1]], _means_about_first(values, edges)
+    means, sizes = firsts + rests, np.diff(edges)
+    # What a point saves is the squared step between two means, in proportion to the sizes of both segments.
+    steps = np.diff(firsts) + np.diff(rests)
+    saved = steps**2 * (sizes[:-1] * sizes[1:] / (sizes[:-1] + sizes[1:]))
+    return times[points], means[:-1], means[1:], saved / unit
 
 
 def long_run_noise(values: Floats) -> float:
@@ -52,52 +55,55 @@ def long_run_noise(values: Floats) -> float:
     return first / 2 * (1 + rho) / (1 - rho) ** 2
 
 
-def _prefix_sums(values: Floats) -> tuple[Floats, Floats]:
-    """Of values about their median: so less is lost when sums are subtracted."""
-    about = values - _median(values)
-    return np.concatenate([[0.0], np.cumsum(about)]), np.concatenate([[0.0], np.cumsum(about**2)])
-
-
 @kernel
 def _median(values: Floats) -> float:
     return float(np.median(values))
 
 
 @kernel
-def _cost(sums: Floats, squares: Floats, low: int, high: int) -> float:
-    """The squared deviations of a segment from its mean."""
-    total = sums[high] - sums[low]
-    return float(max(0.0, squares[high] - squares[low] - total * total / (high - low)))
-
-
-@kernel
-def _saved(sums: Floats, squares: Floats, edges: Ints) -> Floats:
-    """How much of the cost each point saves."""
-    found = np.empty(len(edges) - 2)
-    for i in range(len(found)):
-        low, at, high = edges[i], edges[i + 1], edges[i + 2]
-        found[i] = _cost(sums, squares, low, high) - _cost(sums, squares, low, at) - _cost(sums, squares, at, high)
+def _means_about_first(values: Floats, edges: Ints) -> Floats:
+    """How much more than its first value the mean of each segment is."""
+    found = np.zeros(len(edges) - 1)
+    for k in range(len(found)):
+        low, high = edges[k], edges[k + 1]
+        for i in range(low, high):
+            found[k] += values[i] - values[low]
+        found[k] /= high - low
     return found
 
 
 @kernel
-def _partition(sums: Floats, squares: Floats, penalty: float, shortest: int) -> Ints:
+def _take(sums: Floats, squares: Floats, firsts: Floats, value: float) -> None:
+    """Let the segments that are still open have one more value."""
+    for i in range(len(sums)):
+        off = value - firsts[i]
+        sums[i] += off
+        squares[i] += off * off
+
+
+@kernel
+def _partition(values: Floats, penalty: float, shortest: int) -> Ints:
     """The first elements of the segments of the best partition, without that of the first segment."""
-    count = len(sums) - 1
+    count = len(values)
     best = np.full(count + 1, np.inf)
     best[0] = 0.0
     points, last = np.zeros(count + 1, np.int64), np.zeros(count + 1, np.int64)
     candidates, until = np.zeros(count + 1, np.int64), np.full(count + 1, count + 1)
-    # Of each candidate what its cost begins with, side by side; the first candidate is 0: no change point.
-    base, costs = np.zeros((3, count + 1)), np.empty(count + 1)
+    # Of each candidate what its cost begins with, side by side; the first candidate is 0: no change point. Sums and squares are
+    # of values about the first one of the segment: about one number for all, steps that are large beside the noise would lose it.
+    base, costs = np.zeros(count + 1), np.empty(count + 1)
+    firsts, sums, squares = np.empty(count + 1), np.zeros(count + 1), np.zeros(count + 1)
+    firsts[0] = values[0]
     size = 1
-    for end in range(shortest, count + 1):
+    for end in range(1, count + 1):
+        _take(sums[:size], squares[:size], firsts[:size], values[end - 1])
+        if end < shortest:
+            continue
         ready = size
         while ready > 0 and end - candidates[ready - 1] < shortest:
             ready -= 1
         for i in range(ready):
-            total = sums[end] - base[1, i]
-            costs[i] = base[0, i] + max(0.0, squares[end] - base[2, i] - total * total / (end - candidates[i]))
+            costs[i] = base[i] + max(0.0, squares[i] - sums[i] * sums[i] / (end - candidates[i]))
         for i in range(ready):
             start, cost = candidates[i], costs[i]
             if cost > best[end] + _TIE * max(cost, penalty):
@@ -116,13 +122,14 @@ def _partition(sums: Floats, squares: Floats, penalty: float, shortest: int) -> 
                     until[start] = min(until[start], end + shortest)
             if until[start] > end + 1:
                 if kept < i:
-                    candidates[kept] = start
-                    base[0, kept], base[1, kept], base[2, kept] = base[0, i], base[1, i], base[2, i]
+                    candidates[kept], base[kept] = start, base[i]
+                    firsts[kept], sums[kept], squares[kept] = firsts[i], sums[i], squares[i]
                 kept += 1
         size = kept
-        candidates[size] = end
-        base[0, size], base[1, size], base[2, size] = best[end] + penalty, sums[end], squares[end]
-        size += 1
+        if end < count:
+            candidates[size], base[size] = end, best[end] + penalty
+            firsts[size], sums[size], squares[size] = values[end], 0.0, 0.0
+            size += 1
     found = np.empty(points[count], np.int64)
     at, place = count, points[count] - 1
     while last[at]:

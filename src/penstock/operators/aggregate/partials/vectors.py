@@ -20,6 +20,7 @@ from penstock.operators.aggregate.partials.base import (
 from penstock.operators.aggregate.partials.sums import add_pairs
 from penstock.types import Type
 
+_WORD = 0xFFFFFFFF
 NOTHING, MIXED = -1, -2
 """Lengths of cells without an array, and of those with arrays of several lengths, which have no sum."""
 
@@ -37,9 +38,10 @@ def mixed_lengths(function: str) -> PenstockError:
 
 
 class Vectors(Partial):
-    """A sum per place: of doubles in twice their precision, of whole numbers exactly and wrapping around, as SUM's.
+    """A sum per place: of doubles in twice their precision, of whole numbers exactly. VECTOR_SUM wraps around, as SUM does.
 
-    `sums` has an array per cell (None: nothing yet, or no sum): the sums, behind them for doubles the low parts of all.
+    `sums` has an array per cell (None: nothing yet, or no sum): the high parts of all places, behind them the low parts. The low
+    part of a whole number is its last 32 bits.
     """
 
     name = "vectors"
@@ -61,18 +63,18 @@ class Vectors(Partial):
         return {"count": (np.int64, 0), "length": (np.int64, NOTHING), "sums": (object, None)}
 
     def convert(self, values: pa.Array) -> Numbers:
-        """An array of one line per value, so that it is a sum of itself; NULL elements are 0."""
+        """Each value as a sum of itself; NULL elements are 0."""
         flat = values.values.cast(pa.int64() if self.whole else pa.float64()).fill_null(0)
         numbers, ends = flat.to_numpy(zero_copy_only=False), values.offsets.to_numpy()
+        high, low = (numbers >> 32, numbers & _WORD) if self.whole else (numbers, np.zeros(len(numbers)))
         found: Numbers = np.full(len(values), None, object)
-        for i, (low, high) in enumerate(zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True)):
-            own = numbers[low:high]
-            found[i] = own if self.whole else np.concatenate([own, np.zeros(high - low)])
+        for i, (first, end) in enumerate(zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True)):
+            found[i] = np.concatenate([high[first:end], low[first:end]])
         return found
 
     def add(self, state: State, values: Values) -> None:
         (arrays,) = values.numbers
-        lengths = np.array([len(each) for each in arrays], np.int64) // (1 if self.whole else 2)
+        lengths = np.array([len(each) for each in arrays], np.int64) // 2
         count = np.ones(len(arrays), np.int64)
         self.merge(state, values.cells, {"count": count, "length": lengths, "sums": arrays})
 
@@ -87,9 +89,12 @@ class Vectors(Partial):
     def _sum(self, parts: list[Numbers]) -> Numbers:
         if len(parts) == 1:
             return parts[0]
-        if self.whole:
-            return np.add.reduce(np.stack(parts), axis=0, dtype=np.int64)  # type: ignore[no-any-return]
         size = len(parts[0]) // 2
+        if self.whole:
+            sums: Numbers = np.add.reduce(np.stack(parts), axis=0, dtype=np.int64)
+            sums[:size] += sums[size:] >> 32
+            sums[size:] &= _WORD
+            return sums
         pair = np.zeros(2 * size)
         places = np.arange(size)
         for part in parts:
@@ -120,7 +125,7 @@ class Vectors(Partial):
 
     def nbytes(self, state: State) -> int:
         known = int(np.count_nonzero(state["length"] >= 0))
-        return super().nbytes(state) + (8 if self.whole else 16) * self.kept(state) + 112 * known
+        return super().nbytes(state) + 16 * self.kept(state) + 112 * known
 
     def finish(self, function: str, state: State, type_: Type, parameter: Any = None) -> pa.Array:
         if (state["length"] == MIXED).any():
@@ -132,5 +137,10 @@ class Vectors(Partial):
     def _finished(self, function: str, count: int, length: int, sums: Numbers | None) -> Numbers | None:
         if length == NOTHING:
             return None
-        total = np.empty(0) if sums is None else sums if self.whole else sums[:length] + sums[length:]
-        return total / count if function == "vector_avg" else total
+        parts: Numbers = np.empty(0, np.int64 if self.whole else np.float64) if sums is None else sums
+        high, low = parts[:length], parts[length:]
+        if function == "vector_avg":
+            mean: Numbers = (high * (2.0**32 if self.whole else 1.0) + low) / count
+            return mean
+        total: Numbers = (high << 32 if self.whole else high) + low
+        return total
