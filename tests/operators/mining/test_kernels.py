@@ -15,10 +15,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.cancellation import Cancellation, cancelled_by
 from penstock.errors import PenstockError
 from penstock.operators.mining.frequent_sequences import frequent_sequences
 from penstock.operators.mining.periodic_patterns import periodic_patterns
-from penstock.operators.mining.periods import periods
+from penstock.operators.mining.periods import _peaks, periods
 from penstock.operators.mining.registry import FUNCTIONS
 from penstock.operators.mining.series import Series
 from penstock.types import DOUBLE, TIMESTAMP
@@ -359,6 +360,69 @@ def test_periods_of_many_symbols_are_an_error() -> None:
     series = coded(Series(np.arange(200) * EVERY, np.empty(200), 0, EVERY), [str(i % 70) for i in range(200)])
     with pytest.raises(PenstockError, match="70 different symbols"):
         periods(series, {p.name: p.default for p in FUNCTIONS["periods"].parameters})
+
+
+def test_a_statement_that_shall_end_ends_inside_of_one_series() -> None:
+    symbols = coded(Series(np.arange(400) * EVERY, np.empty(400), 0, EVERY), [*"abac" * 100])
+    wave = Series(np.arange(400) * EVERY, np.sin(np.arange(400.0)), 0, EVERY)
+    cases: list[tuple[str, Any, dict[str, Any]]] = [
+        ("periods", wave, {}),
+        ("periods", symbols, {}),
+        ("periodic_patterns", wave, {"period": 4, "levels": (0.0,)}),
+        ("frequent_sequences", [symbols], {}),
+    ]
+    for name, series, options in cases:
+        function, cancellation = FUNCTIONS[name], Cancellation()
+        assert function.find is not None
+        cancellation.cancel("the user said so")
+        with cancelled_by(cancellation), pytest.raises(PenstockError, match="the user said so"):
+            function.find(series, {p.name: p.default for p in function.parameters} | options)
+
+
+def test_a_series_with_very_many_peaks_has_its_period() -> None:
+    """They are as high as each other, and all are multiples of the first."""
+    wave = [10.0 * (i % 7 == 0) for i in range(700_000)]
+    elements = mining.Elements([i * EVERY for i in range(len(wave))], [*wave], 0, EVERY)
+    ((lag, *_),) = found("periods", elements, {})
+    assert lag == 7
+
+
+@given(st.lists(st.sampled_from([0.0, 0.3, 0.5, 0.5000001, 0.9, 1.0]), min_size=3, max_size=60))
+def test_a_peak_stands_out_by_what_one_has_to_go_down_from_it(heights: list[float]) -> None:
+    lags, prominences = _peaks(np.array(heights), 0.4)
+    for lag, prominence in zip(lags.tolist(), prominences.tolist(), strict=True):
+        assert round(prominence, 9) == mining.prominence(heights, lag)
+
+
+def test_scores_that_would_take_minutes_are_an_error_and_the_newest_alone_is_not() -> None:
+    chance = np.random.default_rng(2)
+    values = chance.normal(0, 1, 200_000).tolist()
+    elements = mining.Elements([i * EVERY for i in range(len(values))], values, 0, EVERY)
+    asked: list[dict[str, Any]] = [{"history": 100_000}, {"history": 50_000, "robust": False}]
+    asked.append({"history": 20, "season": 1000, "seasons": 20, "spread": 5})
+    for options in asked:
+        with pytest.raises(PenstockError, match="elements would be scored by a history of") as failed:
+            found("anomalies", elements, options)
+        assert failed.value.condition == "over_budget"
+    assert len(found("anomaly", elements, asked[-1])) == 1
+
+
+def test_so_many_periods_that_comparing_them_takes_long_are_an_error() -> None:
+    """Each comparison is of 50 000 periods at once."""
+    chance = random.Random(4)
+    values = [float(chance.randint(0, 1)) for _ in range(50_000 * 20)]
+    elements = mining.Elements([i * EVERY for i in range(len(values))], [*values], 0, EVERY)
+    with pytest.raises(PenstockError, match="too many patterns"):
+        found("periodic_patterns", elements, {"period": 20, "levels": (1.0,), "confidence": 0.01})
+
+
+def test_so_many_rare_sequences_that_growing_them_takes_long_are_an_error() -> None:
+    """There are few elements to look at, and 80 000 patterns."""
+    chance = random.Random(6)
+    words = [chance.choice("abcdefghijklmnopqrstuvwxyz") for _ in range(3000)]
+    sequences = [coded(Series(np.arange(3000) * EVERY, np.empty(3000), 0, EVERY), [*words])]
+    with pytest.raises(PenstockError, match="too many patterns"):
+        sequences_of(sequences, {"longest": 30, "share": 0.001})
 
 
 def test_too_many_patterns_are_an_error() -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from penstock.errors import error
 from penstock.expr.kernel import kernel
 from penstock.operators.mining.order_statistics import insert, percentile_of, remove
 from penstock.operators.mining.series import Columns, Floats, Options, Series
@@ -17,6 +18,10 @@ from penstock.operators.mining.series import Columns, Floats, Options, Series
 LEAST = 20
 """A score needs so many values in the history, and a twentieth of it."""
 MOST_SCORE = 1000.0
+MOST_WORK = 5_000_000_000
+"""How many values of histories and seasons are moved or added up for a series, at most: some seconds."""
+_ADDED = 3
+"""Adding up a history takes so many times as long as moving one value in its order."""
 _QUARTILES, _TAILS = 1.349, 3.29
 """How many deviations of a normal distribution lie between P25 and P75, and between P5 and P95."""
 
@@ -77,11 +82,12 @@ def anomaly(series: Series, options: Options) -> Columns:
 
 def _scored(series: Series, options: Options, first: int) -> Scores:
     """The scores from an element on."""
+    history, begin = int(options["history"]), max(0, first - int(options["history"]))
+    _check_work(series, options, first)
     values = _smoothed(series.values, int(options["smooth"]))
     rests = values
     if options["season"] is not None:
-        rests = _without_season(values, int(options["season"]), int(options["seasons"]), int(options["spread"]))
-    history = int(options["history"])
+        rests = _without_season(values, begin, int(options["season"]), int(options["seasons"]), int(options["spread"]))
     least = max(LEAST, -(-history // LEAST))
     centres, scales = _centres(rests, first, history, least, bool(options["robust"]))
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -90,6 +96,20 @@ def _scored(series: Series, options: Options, first: int) -> Scores:
     scores = np.minimum(np.round(scores, 9), MOST_SCORE)
     scores[np.isnan(rests) | np.isnan(centres)] = np.nan
     return Scores(values, values - rests + centres, scales, scores)
+
+
+def _check_work(series: Series, options: Options, first: int) -> None:
+    """Refuse what would take minutes: a kernel cannot be cancelled."""
+    history, seasonal = int(options["history"]), 0
+    if options["season"] is not None:
+        seasonal = (int(options["seasons"]) * (2 * int(options["spread"]) + 1)) ** 2
+    scored = max(0, len(series) - first)
+    work = scored * history * (1 if options["robust"] else _ADDED) + min(len(series), scored + history) * seasonal
+    if work > MOST_WORK:
+        detail = f"{scored} elements would be scored by a history of {history}"
+        if seasonal:
+            detail += f" and {options['seasons']} seasons"
+        raise error("over_budget", detail=detail, hint="make the window or the history shorter, or the slots wider")
 
 
 @kernel
@@ -108,11 +128,11 @@ def _smoothed(values: Floats, smooth: int) -> Floats:
 
 
 @kernel
-def _without_season(values: Floats, season: int, seasons: int, spread: int) -> Floats:
-    """Each value minus the median of those about the same place of the seasons before."""
+def _without_season(values: Floats, begin: int, season: int, seasons: int, spread: int) -> Floats:
+    """Each value from `begin` on, minus the median of those about the same place of the seasons before."""
     out = np.full(len(values), np.nan)
     found = np.empty(seasons * (2 * spread + 1))
-    for i in range(len(values)):
+    for i in range(begin, len(values)):
         if np.isnan(values[i]):
             continue
         count = 0

@@ -21,6 +21,8 @@ from penstock.operators.mining.series import Columns, Ints, Options, Series, sym
 MOST_PATTERNS = 100_000
 MOST_WORK = 50_000_000
 """How many elements are looked at behind the ends of all patterns, at most: some seconds."""
+_PATTERN_WORK = 1000
+"""Growing a pattern takes as long as looking at so many elements, even where there are few."""
 _UNBOUNDED = np.iinfo(np.int64).max
 Pattern = tuple[int, ...]
 
@@ -100,17 +102,16 @@ def _patterns(elements: _Elements, options: Options, least: int) -> dict[Pattern
 
     take((), _Occurrences(everywhere, everywhere))
     while waiting:
+        check()
         pattern, own = waiting.pop()
         if len(pattern) == options["longest"]:
             continue
         grown = _grown(elements, own, int(options["gap"]), within)
         take(pattern, grown)
-        work += len(grown.ends)
+        work += _PATTERN_WORK + len(grown.ends)
         if work > MOST_WORK or len(found) > MOST_PATTERNS:
             detail = "FREQUENT_SEQUENCES finds too many patterns"
             raise error("over_budget", detail=detail, hint="raise share, or make longest, gap or within smaller")
-        if len(found) % 256 == 0:
-            check()
     return found
 
 

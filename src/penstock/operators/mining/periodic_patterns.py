@@ -9,16 +9,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
+from penstock.cancellation import check
 from penstock.errors import error
 from penstock.operators.mining.periods import periods
 from penstock.operators.mining.series import Columns, Options, Series, symbols_of, text_of
 
 MOST_WORK = 20_000_000
 """How often a letter is compared with the periods of a pattern, at most: some seconds."""
+_WORD = 1024
+"""Comparing so many periods takes about as long again as a comparison by itself."""
 _LEAST_SEGMENTS = 3
 _OF_PERIODS = {"strength": 0.3, "repeats": 3, "top": 1, "detrend": True}
 Letter = tuple[int, Any]
@@ -51,26 +55,37 @@ def segments_of(series: Series, period: int, options: Options) -> list[set[Lette
     numbers = series.times // series.every_us - phase
     begin, end = int(numbers[0]) - series.before, int(numbers[-1]) + 1
     at, symbols, words = symbols_of(series, options["levels"])
-    found: dict[int, set[Letter]] = {}
-    for number, symbol in zip(numbers[at].tolist(), symbols.tolist(), strict=True):
-        segment, place = divmod(number, period)
-        if segment * period >= begin and (segment + 1) * period <= end:
+    of, places = np.divmod(numbers[at], period)
+    whole = (of * period >= begin) & ((of + 1) * period <= end)
+    of, places, symbols = of[whole], places[whole], symbols[whole]
+    edges = np.append(np.flatnonzero(np.diff(of, prepend=of[:1] - 1)), len(of))
+    found: list[set[Letter]] = []
+    for low, high in pairwise(edges.tolist()):
+        check()
+        own: set[Letter] = set()
+        for place, symbol in zip(places[low:high].tolist(), symbols[low:high].tolist(), strict=True):
             there = words[symbol] if series.words else (words[symbol],)  # a slot of symbols has a set of them
-            found.setdefault(segment, set()).update((place, each) for each in there)
-    return list(found.values())
+            own.update((place, each) for each in there)
+        found.append(own)
+    return found
 
 
 def closed_patterns(segments: list[set[Letter]], least: int) -> Iterator[tuple[tuple[Letter, ...], int]]:
     """Every closed pattern that is true in at least so many segments, and in how many it is."""
-    letters = sorted(set().union(*segments))
-    true_in = [sum(1 << at for at, own in enumerate(segments) if letter in own) for letter in letters]
-    frequent = [place for place, true in enumerate(true_in) if true.bit_count() >= least]
-
-    work = 0
+    places: dict[Letter, list[int]] = {}
+    for at, own_letters in enumerate(segments):
+        check()
+        for letter in own_letters:
+            places.setdefault(letter, []).append(at)
+    letters = sorted(letter for letter, true in places.items() if len(true) >= least)
+    true_in = [_bits(places[letter], len(segments)) for letter in letters]
+    frequent = range(len(letters))
+    work, words = 0, 1 + len(segments) // _WORD
 
     def closure(true: int) -> list[int]:
         nonlocal work
-        work += len(frequent)
+        check()
+        work += len(letters) * words
         if work > MOST_WORK:
             detail = "PERIODIC_PATTERNS finds too many patterns"
             raise error("over_budget", detail=detail, hint="raise confidence, or use fewer levels or wider slots")
@@ -91,3 +106,10 @@ def closed_patterns(segments: list[set[Letter]], least: int) -> Iterator[tuple[t
             # Each is reached once: from the pattern whose letters before this one are the same.
             if [each for each in wider if each < place] == [each for each in pattern if each < place]:
                 waiting.append((wider, smaller, place))
+
+
+def _bits(places: list[int], count: int) -> int:
+    """A number whose bits at these places are 1."""
+    true = np.zeros(count, np.bool_)
+    true[places] = True
+    return int.from_bytes(np.packbits(true, bitorder="little").tobytes(), "little")

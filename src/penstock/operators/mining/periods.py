@@ -8,10 +8,12 @@ periodicity of Elfeky, Aref and Elmagarmid (2005), beyond that of pairs by chanc
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 
 import numpy as np
 import numpy.typing as npt
 
+from penstock.cancellation import check
 from penstock.errors import error
 from penstock.expr.kernel import kernel
 from penstock.operators.mining.series import Columns, Floats, Ints, Options, Series
@@ -57,7 +59,10 @@ def agreement(series: Series, most: int) -> tuple[Floats, Floats, Floats]:
             "over_budget", detail=detail, hint="take fewer different values; PERIODIC_PATTERNS can be told its period"
         )
     chance = float(((sizes / sizes.sum()) ** 2).sum())
-    equal = np.sum([_own_pairs(series.values == word, most) for word in words], axis=0)
+    equal = np.zeros(most + 1)
+    for word in words:
+        check()
+        equal += _own_pairs(series.values == word, most)
     pairs = _own_pairs(present, most)
     known = pairs >= np.maximum(LEAST_PAIRS, (count - np.arange(most + 1)) / 10)
     shares[known] = equal[known] / pairs[known]
@@ -133,23 +138,27 @@ def candidates(correlations: Floats, pairs: Floats, strength: float) -> list[int
 def _peaks(heights: Floats, strength: float) -> tuple[Ints, Floats]:
     """The lags of peaks that are high enough, and how far one has to go down from each before a higher point is reached, or the end."""
     lags, prominences = np.empty(len(heights), np.int64), np.empty(len(heights))
-    count = 0
+    left, right, count = _lows(heights), _lows(heights[::-1].copy())[::-1], 0
     for lag in range(2, len(heights) - 1):
         height = heights[lag]
         if height < strength or height <= heights[lag - 1] or height < heights[lag + 1]:
             continue
-        left = right = height
-        i = lag - 1
-        while i >= 0 and heights[i] <= height:
-            left = min(left, heights[i])
-            i -= 1
-        i = lag + 1
-        while i < len(heights) and heights[i] <= height:
-            right = min(right, heights[i])
-            i += 1
-        lags[count], prominences[count] = lag, height - max(left, right)
+        lags[count], prominences[count] = lag, height - max(left[lag], right[lag])
         count += 1
     return lags[:count], prominences[:count]
+
+
+@kernel
+def _lows(heights: Floats) -> Floats:
+    """The lowest height between each place and the next higher one in front of it, or the beginning."""
+    lows, higher, size = heights.copy(), np.empty(len(heights), np.int64), 0
+    for i in range(len(heights)):
+        while size > 0 and heights[higher[size - 1]] <= heights[i]:
+            size -= 1
+            lows[i] = min(lows[i], lows[higher[size]])
+        higher[size] = i
+        size += 1
+    return lows
 
 
 def _periods(peaks: list[int], correlations: Floats) -> dict[int, float]:
@@ -157,12 +166,14 @@ def _periods(peaks: list[int], correlations: Floats) -> dict[int, float]:
     found: dict[int, float] = {}
     chained: set[int] = set()
     for peak in peaks:
+        check()
         if peak in chained:
             continue
         chain, length = [peak], float(peak)
         while True:
             wanted = (len(chain) + 1) * length
-            nearest = min(peaks, key=lambda lag: (abs(lag - wanted), lag))
+            after = bisect_left(peaks, wanted)
+            nearest = min(peaks[max(0, after - 1) : after + 1], key=lambda lag: (abs(lag - wanted), lag))
             if abs(nearest - wanted) > max(1.0, length / 8) or nearest <= chain[-1]:
                 break
             chain.append(nearest)
