@@ -7,13 +7,11 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any
 
-import psutil
 import pytest
 
 from penstock.answers.subscription import Subscription
 from penstock.database.database import Database
 from penstock.errors import PenstockError
-from penstock.pipeline.tasks import TASK_MIN_ROWS
 from penstock.views.results import Event
 from tests.spark.asking import answer, ask, at, eventually, make_meters, push, rows_of
 
@@ -226,20 +224,3 @@ def test_no_history_and_no_users_function_runs_in_the_server(db: Database) -> No
         reads.most = max(before, reads.most)
     finally:
         db.standing.settings = settings
-
-
-def test_cycles_have_no_more_workers_than_cores(db: Database) -> None:
-    """Spark takes turns among all workers that it ever started, and each one keeps what it knows of the definitions."""
-    make_meters(db)
-    db.execute("CREATE QUERY w AS SELECT n FROM meters WHERE n < 0 BEGIN (NOW - 1 HOUR) END (NOW)")
-    for turn in range(3):
-        push(db, *((1 + n % 2, turn * 1000 + n / 100, n) for n in range(2 * TASK_MIN_ROWS)))  # a task for two
-    db.wait_for_own_writes()
-    daemons = [
-        p for p in psutil.Process().children(recursive=True) if p.cmdline()[-2:] == ["pyspark.daemon", "pyspark.worker"]
-    ]
-    of_cycles = [
-        p for p in daemons if "PENSTOCK_WORKERS" not in p.environ() and p.ppid() not in {d.pid for d in daemons}
-    ]
-    workers = [len(daemon.children()) for daemon in of_cycles]
-    assert workers and db.engine.spark is not None and max(workers) <= db.engine.spark.sparkContext.defaultParallelism

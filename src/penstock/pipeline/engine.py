@@ -28,14 +28,7 @@ from penstock.cycle.folder import DataFolder
 from penstock.cycle.offset import Offset, offset_from_json
 from penstock.cycle.wakeup import signal
 from penstock.errors import error
-from penstock.pipeline.jobs import (
-    CYCLE_POOL,
-    cycle_workers,
-    history_workers,
-    in_pool,
-    warm_cycle_workers,
-    warm_statement_workers,
-)
+from penstock.pipeline.jobs import CYCLE_POOL, cycle_workers, history_workers, in_pool, warm_workers
 from penstock.pipeline.session import STOP_S, SparkSessions, forget_session, remove_sockets
 from penstock.pipeline.source import HistorySource, PenstockSource
 from penstock.pipeline.spark_sql import run_tasks
@@ -193,11 +186,9 @@ class Engine:
         while self.lag() >= LAG_MAX and not self._stopping.wait(0.05):
             pass  # memory and the age of answers have bounds
         if not self._warmed and self.spark is not None:
-            # Not before: until the first cycle is through, every processor has something better to do. Nor beside the second
-            # cycle: more workers would start than there are cores.
+            # Not before: until the first cycle is through, every processor has something better to do.
             self._warmed = True
-            warm_cycle_workers(self.spark)
-            _in_background(partial(warm_statement_workers, self.spark))
+            _in_background(partial(warm_workers, self.spark))
 
     def _supervise(self) -> None:
         tries, restarted_at = 0, 0

@@ -254,28 +254,18 @@ def _clear(context: SparkContext, *properties: str) -> None:
 _log = logging.getLogger("penstock.pipeline")
 
 
-def warm_cycle_workers(spark: SparkSession) -> None:
-    """Run one small task per core, and nothing beside them, so that cycles have a worker per core.
-
-    Spark takes the worker that has rested longest. Each one that ever ran a task of cycles keeps what it knows of the definitions.
-    """
+def warm_workers(spark: SparkSession) -> None:
+    """Run one small task per core, and some for statements. Errors are ignored: the first cycle loads what is missing."""
     cores = spark.sparkContext.defaultParallelism
+    tasks = adhoc_parallelism(cores)
     try:
         with cycle_workers():
             frame = spark.range(0, cores, 1, cores).mapInArrow(partial(_load, True), "id BIGINT")
         frame.toArrow()
-    except Exception as failure:  # the next cycle loads what is missing
-        _log.debug("workers could not be warmed: %s", failure)
-
-
-def warm_statement_workers(spark: SparkSession) -> None:
-    """Run a small task for each one that a statement has at a time."""
-    tasks = adhoc_parallelism(spark.sparkContext.defaultParallelism)
-    try:
         with history_workers(spark):
             frame = spark.range(0, tasks, 1, tasks).mapInArrow(partial(_load, False), "id BIGINT")
         frame.toArrow()
-    except Exception as failure:  # the first statement loads what is missing
+    except Exception as failure:
         _log.debug("workers could not be warmed: %s", failure)
 
 

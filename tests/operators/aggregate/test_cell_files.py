@@ -128,20 +128,26 @@ def test_a_start_keeps_the_other_files_that_the_snapshot_names(world: World) -> 
     assert others and {*others} <= {*world.files()}, "until there is another snapshot"
 
 
-def test_a_start_that_cannot_read_the_newest_snapshot_removes_no_file(world: World) -> None:
+def test_a_start_that_cannot_read_the_newest_snapshot_removes_no_file(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     world.set_intervals(snapshot_cycles=1000)
     world.a_cycle("INSERT INTO probes VALUES (3, 'east', NULL)")
     world.db.stop()
-    files = world.files()
-    newest = world.folder / "commits" / snapshot_name(max(world.db.standing.commits.snapshots()))
-    content = newest.read_bytes()
-    newest.write_bytes(content[: len(content) // 2])
-    world.open()
+    files, opened = world.files(), pa.OSFile
+    newest = snapshot_name(max(world.db.standing.commits.snapshots()))
+
+    def refused(path: str, *mode: str) -> pa.NativeFile:
+        if path.endswith(newest) and mode == ("rb",):
+            raise OSError(errno.EMFILE, "too many open files", path)
+        return opened(path, *mode)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(pa, "OSFile", refused)
+        world.open()
     assert {*files} <= {*world.files()}
     assert world.is_right()
-    world.db.stop()
-    newest.write_bytes(content)
-    world.open()
+    world.restart()
     assert world.is_right()
 
 
