@@ -19,6 +19,10 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
     "database/test_quarantine.py": {
         "fold": "a bug in the slices of one family: only they know the queries that use them"
     },
+    "operators/aggregate/test_cell_files.py": {
+        "read_snapshot": "one read fails for a passing reason, after the file was looked at for damage",
+        "remove_orphans": "one read fails for a passing reason, after the file was looked at for damage",
+    },
     "operators/join/steps/test_shared_failures.py": {
         "MemberResults": "a bug in the common step of joins that run as one"
     },
