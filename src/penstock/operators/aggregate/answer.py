@@ -48,7 +48,7 @@ from penstock.operators.aggregate.within import loose_measures, note_doubt, read
 from penstock.operators.base.log_reader import LogReader, read_log
 from penstock.operators.base.ranges import Range
 from penstock.operators.base.row_order import sorted_rows
-from penstock.operators.base.table_answer import TableAnswer
+from penstock.operators.base.table_answer import CellsOfLog, TableAnswer
 from penstock.operators.select.window_cut import WindowAt
 from penstock.sql.plan import AggregatePlan
 from penstock.streams.log.segments import first_within
@@ -333,6 +333,10 @@ class AggregateAt(TableAnswer):
         found = list(slice_log(log_reader, request, ranges))
         with self.locked() as store:
             return self._family(store).refine(slot, measures, found)
+
+    @property
+    def cells_of_log(self) -> tuple[CellsOfLog, ...]:
+        return self, *self.scalars
 
     def refine_ahead(self) -> None:
         """Make the wide slot ready that BEGIN enters next, where answers have used the one that it is in."""

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import contextlib
 import time
+from typing import cast
 
 from penstock.errors import PenstockError
-from penstock.operators.aggregate.answer import AggregateAt
-from penstock.operators.aggregate.over_joins.answer import JoinAggregateAt
-from penstock.operators.base.answer import AnswerAt
+from penstock.operators.base.table_answer import TableAnswer
 from penstock.services import Service
 from penstock.views.standing_queries import StandingQueries
 
@@ -28,12 +27,6 @@ _IDLE_S = 0.5
 TURN_STEPS = 100
 # What another try may mend: Spark is restarted, or its job was too slow.
 _PASSING = ("not_ready", "statement_timeout", "statement_cancelled")
-
-
-def _from_the_log(held: AnswerAt) -> list[AggregateAt]:
-    """The aggregates of rows of the log that an answer consists of: itself, if it is one, and its subqueries."""
-    scalars = held.scalars if isinstance(held, (AggregateAt, JoinAggregateAt)) else ()
-    return [each for each in (held, *scalars) if isinstance(each, AggregateAt)]
 
 
 class HistoryFiller:
@@ -67,7 +60,7 @@ class HistoryFiller:
         for _ in range(min(self._each, len(self._turn))):
             name = self._turn.pop()
             with contextlib.suppress(PenstockError):  # it was dropped, or a request will tell what is wrong
-                for each in _from_the_log(self._standing.held(name, asked=False)):
+                for each in cast(TableAnswer, self._standing.held(name, asked=False)).cells_of_log:
                     each.refine_ahead()
 
     def _next(self) -> tuple[int, str] | None:
@@ -95,7 +88,8 @@ class HistoryFiller:
         failure: PenstockError | None = None
         try:
             budget = self._standing.new_budget(most=0)  # no row is read in this process
-            for each in _from_the_log(self._standing.held(name, asked=False, budget=budget)):
+            held = cast(TableAnswer, self._standing.held(name, asked=False, budget=budget))
+            for each in held.cells_of_log:
                 each.fill(self._rows)
         except PenstockError as problem:
             if problem.condition in _PASSING:

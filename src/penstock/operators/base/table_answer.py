@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import ClassVar
+from typing import ClassVar, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +14,14 @@ from penstock.operators.base.row_difference import row_difference
 from penstock.operators.select.delivered_windows import DeliveredWindows
 
 _NONE: Ids = np.empty(0, np.int64)
+
+
+class CellsOfLog(Protocol):
+    """Cells of rows of the log: made before an answer needs them."""
+
+    def fill(self, most: int) -> None: ...
+
+    def refine_ahead(self) -> None: ...
 
 
 class TableAnswer(ABC):
@@ -32,6 +40,11 @@ class TableAnswer(ABC):
     @property
     def stretch(self) -> int | None:
         return None
+
+    @property
+    def cells_of_log(self) -> tuple[CellsOfLog, ...]:
+        """What the history filler looks after: aggregates of rows of the log, those of subqueries too."""
+        return ()
 
     @abstractmethod
     def answer(self) -> pa.Table: ...

@@ -21,7 +21,7 @@ from penstock.operators.aggregate.per_window import answer_by_window
 from penstock.operators.aggregate.rows import answer_table, with_values
 from penstock.operators.aggregate.shape import measures_of
 from penstock.operators.base.row_order import sorted_rows
-from penstock.operators.base.table_answer import TableAnswer
+from penstock.operators.base.table_answer import CellsOfLog, TableAnswer
 from penstock.operators.join.answer import JoinAt
 from penstock.operators.join.result_list import ChosenResults
 from penstock.operators.join.steps.results import EARLIEST, LATEST
@@ -53,6 +53,10 @@ class JoinAggregateAt(TableAnswer):
     @property
     def floors(self) -> tuple[int, ...]:
         return tuple(source.floor for source in self.join.inputs)
+
+    @property
+    def cells_of_log(self) -> tuple[CellsOfLog, ...]:
+        return tuple(each for scalar in self.scalars for each in scalar.cells_of_log)
 
     def answer(self) -> pa.Table:
         if self._answer is None:
