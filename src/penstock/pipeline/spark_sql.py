@@ -331,7 +331,7 @@ def run_tasks(spark: SparkSession, tasks: Sequence[Callable[[], Any]], timeout_s
 
 
 # Of processes that read history: those of cycles go first.
-_NICE = 10
+_NICE = 19
 
 
 def _run_some(tasks: tuple[Callable[[], Any], ...], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -17,11 +17,11 @@ from penstock.operators.base.table_answer import TableAnswer
 from penstock.services import Service
 from penstock.views.standing_queries import StandingQueries
 
-FILL_ROWS, FILL_ROWS_ALONE = 1 << 16, 1 << 21
+FILL_ROWS, FILL_ROWS_ALONE = 1 << 17, 1 << 19
 """How many rows a job slices beside cycles, and at most while there are none."""
 FILL_ROWS_LEAST = 1 << 10
 """How many rows a job slices at least, after jobs that were too slow."""
-FILL_REST = 1.0
+FILL_REST = 2.0
 """Beside cycles, how long it rests after a job, in times of the job."""
 _IDLE_S = 0.5
 TURN_STEPS = 100
@@ -81,6 +81,7 @@ class HistoryFiller:
         if self._service.stopping:
             return 0.0
         if due is None:
+            self._rows = FILL_ROWS  # the next history may come with cycles beside it
             self._refine_ahead()
             return 0.0
         query_id, name = due
