@@ -22,6 +22,7 @@ from penstock.operators.aggregate.history import (
     READ_ROWS,
     InPeriods,
     SliceRequest,
+    WideCells,
     ranges_with,
     read_rows,
     slice_log,
@@ -51,7 +52,6 @@ from penstock.operators.base.row_order import sorted_rows
 from penstock.operators.base.table_answer import CellsOfLog, TableAnswer
 from penstock.operators.select.window_cut import WindowAt
 from penstock.sql.plan import AggregatePlan
-from penstock.streams.log.segments import first_within
 from penstock.views.answer_store import AnswerStore
 
 Reader = Callable[[], LogReader]
@@ -399,12 +399,12 @@ class AggregateAt(TableAnswer):
             end = min(end, low + most - done)
             pieces = [(each, min(end, each + READ_ROWS)) for each in range(low, end, READ_ROWS)]
             is_long = most < FOREVER or end - low > READ_ROWS // 2
-            for width, some in self._widths(log_reader, measures, pieces, is_long):
-                keep = None if gap.before_us is None else InPeriods((before,), -FOREVER, gap.before_us - 1)
-                request = SliceRequest(family_of(self.plan), tuple(measures), width, keep)
-                # As many rows as are read at a time; nothing where retention has taken them meanwhile.
-                for (piece_first, piece_end), sliced in slice_pieces(log_reader, request, some):
-                    self._put(measures, gap._replace(first=piece_first, end=piece_end), sliced)
+            keep = None if gap.before_us is None else InPeriods((before,), -FOREVER, gap.before_us - 1)
+            wide = self._wide(log_reader, measures) if is_long else None
+            request = SliceRequest(family_of(self.plan), tuple(measures), plan_width(self.plan), keep, wide)
+            # As many rows as are read at a time; nothing where retention has taken them meanwhile.
+            for (piece_first, piece_end), sliced in slice_pieces(log_reader, request, pieces):
+                self._put(measures, gap._replace(first=piece_first, end=piece_end), sliced)
             first, done = end, done + end - low
             if done >= most:
                 return done
@@ -417,20 +417,17 @@ class AggregateAt(TableAnswer):
                 store.check_room(self.query_id)
                 self._family(store).put(measures, gap, sliced)
 
-    def _widths(
-        self, log_reader: LogReader, measures: list[Measure], pieces: list[Range], is_long: bool
-    ) -> list[tuple[int, list[Range]]]:
-        """How wide pieces of the log are sliced: older ones of a long history at once as wide as their cells will be."""
-        fine, wide, segments = plan_width(self.plan), 0, log_reader.segments()
-        full = None
-        if is_long:
-            full = estimate_cells(self.plan, segments, count_groups(family_of(self.plan), log_reader.static))
-        if full is not None:
-            with self.locked() as store:
-                wide = max((w for w in full.levels if self._family(store).may_have(measures, w)), default=0)
-        old = first_within(segments, 2 * wide) if wide > fine else 0
-        cut = sum(end <= old for _, end in pieces)
-        return [(width, some) for width, some in ((wide, pieces[:cut]), (fine, pieces[cut:])) if some]
+    def _wide(self, log_reader: LogReader, measures: list[Measure]) -> WideCells | None:
+        """What of a long history is sliced at once as wide as its cells will be."""
+        segments = log_reader.segments()
+        full = estimate_cells(self.plan, segments, count_groups(family_of(self.plan), log_reader.static))
+        if full is None:
+            return None
+        with self.locked() as store:
+            wide = max((w for w in full.levels if self._family(store).may_have(measures, w)), default=0)
+        if wide <= plan_width(self.plan):
+            return None
+        return WideCells(wide, (max(s.max_ts for s in segments) // wide - 1) * wide)
 
 
 def _later(look: CellRange, since_us: int | None) -> CellRange:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -42,6 +43,13 @@ class HistoryFill:
         return self.left * (time.monotonic() - self._began_s) / done if done else None
 
 
+class WideCells(NamedTuple):
+    """How wide the cells of rows before a time are: a multiple of the width."""
+
+    width: int
+    before_us: int
+
+
 @dataclass(frozen=True, slots=True)
 class SliceRequest:
     """How rows of a range of the log are sliced: those that belong to the family and that `keep` accepts."""
@@ -50,6 +58,17 @@ class SliceRequest:
     measures: tuple[Measure, ...]
     width: int
     keep: Keep | None = None
+    wide: WideCells | None = None
+
+    def by_width(self, batch: Batch, chosen: Ints) -> Iterator[tuple[int, Ints]]:
+        """Some rows of a batch, with the width of their cells."""
+        if self.wide is None:
+            yield self.width, chosen
+            return
+        is_old = batch.times[chosen] < self.wide.before_us
+        for width, some in ((self.wide.width, chosen[is_old]), (self.width, chosen[~is_old])):
+            if len(some):
+                yield width, some
 
 
 def slice_log(log_reader: LogReader, request: SliceRequest, positions: Sequence[Range]) -> Iterator[SlicedFamily]:
@@ -90,7 +109,11 @@ def _slice(
     log_reader: LogReader, request: SliceRequest, piece: Range, index: PredicateIndex | None = None
 ) -> list[SlicedFamily]:
     batches = _batches(log_reader, request, piece, index)
-    return [slice_family(request.family, request.measures, batch, chosen, request.width) for batch, chosen in batches]
+    return [
+        slice_family(request.family, request.measures, batch, some, width)
+        for batch, chosen in batches
+        for width, some in request.by_width(batch, chosen)
+    ]
 
 
 def read_rows(log_reader: LogReader, request: SliceRequest, piece: Range) -> list[FamilyRows]:

@@ -222,12 +222,6 @@ def rows_within(segments: Sequence[Segment], reach_us: int) -> int:
     return int(rows)
 
 
-def first_within(segments: Sequence[Segment], reach_us: int) -> int:
-    """Before which position all rows are older than the newest stretch of the table's time that is so long."""
-    low = max((s.max_ts for s in segments), default=0) - reach_us
-    return next((s.first for s in segments if s.max_ts >= low), 0)
-
-
 def list_whole(log_folder: Path, table_id: int, first: int, end: int) -> list[Segment]:
     """`list_segments`, where every position in [first, end) has to be there. Raises corrupt_segment otherwise."""
     segments = list_segments(log_folder, table_id)
