@@ -127,6 +127,10 @@ class Settings:
         0.15,
         "Share of one processor for the events of aggregates; beyond it a subscriber gets one event for several cycles.",
     )
+    selections_budget: float = _setting(
+        0.4,
+        "Share of one processor for the events of selections; beyond it an event has the rows of several cycles. No row is left out.",
+    )
     mining_budget: float = _setting(
         0.25,
         "Share of one processor for SERIES and other mining functions of standing queries: of their events and, as an estimate, of what CREATE QUERY admits.",

@@ -32,7 +32,7 @@ ANSWER = pa.table({"location": ["north gate", "pier"], "ppm": [37.5, 41.0]})
 class FakeSubscription:
     cycle = 0  # everything up to it was given; pings carry it
     may_skip_cycles = False
-    mines = False
+    budget = "aggregates"
 
     def __init__(self, database: FakeDatabase, name: str, cycle: int) -> None:
         self.name = name

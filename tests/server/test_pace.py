@@ -8,6 +8,7 @@ import random
 import threading
 from collections import Counter
 from collections.abc import Callable, Coroutine
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ import pytest
 from penstock.answers.subscription import Subscription
 from penstock.server.http.thread_pools import BURST_S, MINING_BURST_S, ProcessorShare, Turn
 from penstock.views.results import Event
+from tests.support.examples import SOAK
 from tests.support.pipe import Pipe
 
 AVERAGE = "CREATE QUERY mean AS SELECT place, AVG(value) AS v FROM probes GROUP BY place BEGIN (NOW - 1 HOUR) END (NOW)"
@@ -208,18 +210,81 @@ def hear(subscription: Subscription, most: dict[Any, int], skips: bool) -> int:
             most[row["window_start"]] = max(row["n"], most.get(row["window_start"], 0))
 
 
-def test_rows_and_alarms_are_never_skipped(pipes: Callable[..., Pipe]) -> None:
+SELECTED = "CREATE QUERY hot AS SELECT id, value, ts FROM probes WHERE value > 2 BEGIN"
+
+
+@pytest.mark.parametrize("seed", range(20 if SOAK else 6))
+@pytest.mark.parametrize("window", ["(NOW - 3 SECONDS) END (NOW)", "(NOW - 5 SECONDS) END (NOW - 1 SECOND)"])
+def test_a_subscriber_of_a_selection_that_skips_cycles_receives_the_same_rows(
+    window: str, seed: int, pipes: Callable[..., Pipe]
+) -> None:
+    """Late readings count if they were inside the window of their own cycle, and rows that came and went are there too."""
+    pipe, chance = pipes(), random.Random(seed)
+    pipe.probes("WITH (time = 'valid', out_of_order = 'accept')")
+    pipe.db.execute(f"{SELECTED} {window}")
+    pipe.engine.drain()
+    every, some = (pipe.db.subscribe("hot") for _ in range(2))
+    told: list[Counter[tuple[Any, ...]]] = [Counter(), Counter()]
+    events, value = [receive(subscription, Counter(), skips=False) for subscription in (every, some)], 0
+    for _ in range(80):
+        pipe.clock.advance(chance.choice((100, 400, 900, 2_500)) * 1000)
+        rows = []
+        for _ in range(chance.randrange(4)):
+            value += 1
+            late_us = chance.choice((0, 0, 1_000_000, 2_900_000, 3_100_000, 6_000_000))
+            ts = datetime.fromtimestamp((pipe.clock.now_us() - late_us) / 1e6, UTC)
+            rows.append({"id": 1 + value % 2, "value": float(chance.choice((1, value))), "ts": ts})
+        if rows:
+            pipe.db.push("probes", rows)
+        if chance.random() < 0.03:
+            pipe.db.execute(f"ALTER QUERY hot SET BEGIN (NOW - {chance.randrange(1, 9)} SECONDS) END (NOW)")
+        pipe.engine.drain()
+        events[0] += receive(every, told[0], skips=False)
+        if chance.random() < 0.15:
+            events[1] += receive(some, told[1], skips=True)
+    events[1] += receive(some, told[1], skips=True)
+    assert told[0] == told[1] and len(told[0]) > 20 and events[1] < events[0] * 0.8
+
+
+def receive(subscription: Subscription, told: Counter[tuple[Any, ...]], skips: bool) -> int:
+    """Note the rows of all events; how many events there were."""
+    count = 0
+    while True:
+        if skips:
+            subscription.skip_cycles()
+        event = subscription.next(0)
+        if event is None:
+            return count
+        count += 1
+        told.update((row["id"], row["value"], row["ts"]) for row in event.table.to_pylist())
+
+
+def test_a_subscriber_of_changes_of_a_selection_skips_no_cycle(pipes: Callable[..., Pipe]) -> None:
     pipe = pipes()
     pipe.probes()
-    pipe.db.execute("CREATE QUERY hot AS SELECT value FROM probes WHERE value > 1 BEGIN (NOW - 1 HOUR) END (NOW)")
+    pipe.db.execute(f"{SELECTED} (NOW - 1 HOUR) END (NOW)")
+    pipe.push(20.0)
+    pipe.engine.drain()
+    changes, rows = pipe.db.subscribe("hot", None, True), pipe.db.subscribe("hot")
+    assert changes.next(0) is not None and rows.next(0) is not None
+    assert rows.may_skip_cycles and not changes.may_skip_cycles
+
+
+def test_alarms_are_never_skipped(pipes: Callable[..., Pipe]) -> None:
+    pipe = pipes()
+    pipe.probes()
+    pipe.db.execute(
+        "CREATE QUERY held AS SELECT value FROM probes WHERE value > 1 FOR 1 SECONDS BEGIN (NOW - 1 HOUR) END (NOW)"
+    )
     pipe.db.execute(AVERAGE.replace("mean", "over").replace("GROUP BY place", "GROUP BY place HAVING AVG(value) > 10"))
     pipe.push(20.0)
     pipe.engine.drain()
-    for name in ("hot", "over"):
+    for name in ("held", "over"):
         subscription = pipe.db.subscribe(name)
         assert subscription.next(0) is not None
         assert not subscription.may_skip_cycles
-        for value in (0.0, 30.0, 40.0):
+        for value in (30.0, 40.0, 50.0):
+            pipe.clock.advance(2_000_000)
             pipe.push(value)
             pipe.engine.drain()
         subscription.skip_cycles()

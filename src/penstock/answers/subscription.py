@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from penstock.errors import error
 from penstock.operators.base.answer import AnswerAt, Ids, answered_otherwise
+from penstock.operators.base.view import Budget
 from penstock.operators.select.delivered_windows import DeliveredWindows
 from penstock.views.results import Event
 from penstock.views.standing_queries import StandingQueries
@@ -47,17 +48,18 @@ class Subscription:
         callback()
 
     @property
-    def mines(self) -> bool:
-        """Whether its answers have mining functions."""
-        return self._standing.mines(self.name)
+    def budget(self) -> Budget:
+        """Which share of a processor its events come from, if they may wait."""
+        return self._standing.budget(self.name)
 
     @property
     def may_skip_cycles(self) -> bool:
         """Whether `skip_cycles` has an effect."""
-        return self._before is not None and self._before.stretch is not None
+        before = self._before
+        return before is not None and before.stretch is not None and (before.net_changes or not self._changes)
 
     def skip_cycles(self) -> None:
-        """Have the next event tell the change since the last one at the newest cycle, without the cycles in between.
+        """Have the next event tell of all cycles up to the newest one: the net change, or each row that entered in any of them.
 
         No pane is missed: where one has left the window meanwhile, the event is of the last cycle that had it.
         """
@@ -155,7 +157,9 @@ class Subscription:
                 # While it rested there were no answers; all that came meanwhile comes with the first one.
                 cycle = self._standing.next_answer(before.query_id, before.cycle)
                 held = self._standing.held(self.name, cycle)
-                newest = held if newest is None else self._last_of_stretch(held, newest.cycle)
+                # Rows that a new window brings are those of its first cycle; a net change may begin anywhere.
+                reaches = newest.cycle if newest is not None and before.net_changes else held.cycle
+                newest = self._last_of_stretch(held, reaches)
             self._rested = False
             if newest.operator != before.operator:
                 raise answered_otherwise(newest.cycle)

@@ -93,8 +93,11 @@ def create_app(
         counters=RequestCounters(),
         sessions=Sessions(database.users, settings),
         rates=rates or RateLimits(settings.requests_per_s, settings.requests_per_s * BURST_S),
-        pace=ProcessorShare(settings.subscribers_budget),
-        mining_pace=ProcessorShare(settings.mining_budget, burst_s=MINING_BURST_S),
+        pace={
+            "aggregates": ProcessorShare(settings.subscribers_budget),
+            "mining": ProcessorShare(settings.mining_budget, burst_s=MINING_BURST_S),
+            "selections": ProcessorShare(settings.selections_budget),
+        },
     )
     for router in ROUTERS:
         app.include_router(router)

@@ -25,7 +25,7 @@ from penstock.operators.aggregate.rollups.files import RollupFiles
 from penstock.operators.base.answer import AnswerAt
 from penstock.operators.base.log_access import Listings, LogAccess
 from penstock.operators.base.row_budget import AnswerReads, RowBudget, RunTasks
-from penstock.operators.base.view import QueryAt, only_strategy, view_of
+from penstock.operators.base.view import Budget, QueryAt, only_strategy, view_of
 from penstock.operators.join.result_files import ResultFiles
 from penstock.operators.resample.answer_at import resample_marks
 from penstock.operators.resample.sample_cache import SampleCache
@@ -169,13 +169,12 @@ class StandingQueries:
         store.slices.series_slots_max = self.settings.series_slots_max
         return store
 
-    def mines(self, name: str) -> bool:
-        """Whether a query has mining functions of slots; False where it is not known yet."""
+    def budget(self, name: str) -> Budget:
+        """Which share of a processor the events of a query come from; that of aggregates where it is not known yet."""
         with self._lock:
-            definition = self.store.state.queries.get(name)
-            answer = self.store.answers.get(definition.id) if definition is not None else None
-        plan = answer.plan.aggregation if answer is not None else None
-        return plan is not None and any(call.options and call.every_us for call in plan.aggregates)
+            query = self._query(name)
+            answer = self.store.answers.get(query.id) if query is not None else None
+        return view_of(answer.operator).budget(answer.plan) if answer is not None else "aggregates"
 
     def finish_ms(self, query_id: int) -> float | None:
         """How long the mining functions of a query take when a slot closes."""

@@ -38,6 +38,12 @@ class WindowHistory:
         place = bisect_right(known, cycle, key=_cycle)
         return known[place - 1][1] if place else None
 
+    def begin(self, query_id: int, cycle: int) -> int | None:
+        """Since which cycle a query has answered through the window of a cycle."""
+        known = self._changes.get(query_id, ())
+        place = bisect_right(known, cycle, key=_cycle)
+        return known[place - 1][0] if place else None
+
     def since(self, query_id: int, cycle: int) -> list[AnyWindow]:
         """All windows from a cycle on."""
         known = self._changes.get(query_id, ())

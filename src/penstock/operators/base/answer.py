@@ -41,6 +41,10 @@ class AnswerAt(Protocol):
         """Between cycles of one stretch a subscriber misses nothing but older values. None: it has to be told of every cycle."""
 
     @property
+    def net_changes(self) -> bool:
+        """Whether the net change over cycles of one stretch is enough for a subscriber of changes."""
+
+    @property
     def floors(self) -> tuple[int, ...]:
         """Where retention had come, if the rows of ids depend on it beside the cycle."""
 

@@ -30,6 +30,7 @@ class TableAnswer(ABC):
     __slots__ = ()
 
     operator: ClassVar[str]
+    net_changes: ClassVar[bool] = True
     cycle: int
     note: RolledUpNote | None = None
 

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 from penstock.catalog.model import QueryDefinition
 from penstock.cycle.folder import DataFolder
@@ -71,6 +71,9 @@ _MENDING = {
 }
 
 
+Budget = Literal["aggregates", "mining", "selections"]
+
+
 class View(ABC):
     """The standing queries of one operator. Every method that is given the store or its owner is called under the lock.
 
@@ -125,6 +128,11 @@ class View(ABC):
     def failure(self, store: AnswerStore, query: QueryDefinition) -> PenstockError | None:
         """The error of a FAILED query."""
         return failure_of(query.name, store.answers.get(query.id))
+
+    def budget(self, plan: Plan) -> Budget:
+        """Which share of a processor the events of its subscribers come from, if they may wait."""
+        asked = plan.aggregation.aggregates if plan.aggregation is not None else ()
+        return "mining" if any(call.options and call.every_us for call in asked) else "aggregates"
 
     def window(self, plan: Plan) -> str | None:
         """The window that users see."""

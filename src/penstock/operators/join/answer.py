@@ -47,6 +47,7 @@ class JoinAt:
 
     operator: ClassVar[str] = "join"
     stretch: ClassVar[None] = None
+    net_changes: ClassVar[bool] = False
     floors: ClassVar[tuple[int, ...]] = ()
     note: ClassVar[None] = None
 

@@ -16,10 +16,21 @@ from penstock.operators.base.log_reader import LogReader, TimedPositions, read_l
 from penstock.operators.select.current_rows import CurrentRows
 from penstock.operators.select.delivered_windows import DeliveredWindows
 from penstock.operators.select.match_positions import MatchPositions
-from penstock.operators.select.window_cut import WindowAt, WindowMatches, rows_entered, rows_inside
+from penstock.operators.select.window_cut import (
+    WindowAt,
+    WindowMatches,
+    came_in_time,
+    came_late,
+    rows_entered,
+    rows_inside,
+)
 from penstock.sql.plan import SelectPlan
 
 Read = TypeVar("Read")
+
+
+def _no_instants(_first: int, _last: int) -> list[WindowAt]:
+    return []
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +38,7 @@ class SelectAt:
     """A select-project query's answer: ids are log positions."""
 
     operator: ClassVar[str] = "select"
-    stretch: ClassVar[None] = None
+    net_changes: ClassVar[bool] = False
     floors: ClassVar[tuple[int, ...]] = ()
     note: ClassVar[None] = None
 
@@ -40,6 +51,8 @@ class SelectAt:
     reader: Callable[[], LogReader]
     fresh: Callable[[], LogReader]  # a reader with a new list of the log's files
     ready: CurrentRows | None = None  # where the answer is kept current
+    stretch: int | None = None  # the cycle since which the window over time stands
+    instants: Callable[[int, int], list[WindowAt]] = _no_instants  # of kept cycles, between two others
 
     @property
     def stands_for(self) -> int:
@@ -59,8 +72,17 @@ class SelectAt:
         return self.entered_rows(expect(SelectAt, before)).positions
 
     def entered_rows(self, before: SelectAt) -> TimedPositions:
+        return self._entered(before)[0]
+
+    def _entered(self, before: SelectAt) -> tuple[TimedPositions, list[WindowAt]]:
+        """The rows that entered, and the instants since `before` that decided about them: that of each cycle, if any row came too late."""
         was, now = before.instant, self.instant
-        return self._reading(lambda f: rows_entered(self.matches, was, now, f))
+        rows = self._reading(lambda f: rows_entered(self.matches, was, now, f))
+        one_step = self.cycle == before.cycle + 1 or self.stretch is None or self.stretch != before.stretch
+        if one_step or not came_late(rows, was, now):
+            return rows, [was, now]
+        steps = [was, *self.instants(before.cycle, self.cycle), now]
+        return came_in_time(rows, steps), steps
 
     def begin(self, delivered: DeliveredWindows) -> None:
         delivered.begin(self.instant)
@@ -69,8 +91,7 @@ class SelectAt:
         """A window that is made wider shows rows again that had left it."""
         if self.plan.lasting is not None:
             return self.entered(before)
-        was = expect(SelectAt, before)
-        return delivered.without_told(self.entered_rows(was), was.instant, self.instant).positions
+        return delivered.without_told(*self._entered(expect(SelectAt, before))).positions
 
     def select(self, limit: int | None, most: int) -> pa.Table:
         return self.rows(check_rows(self.inside(), limit, most))

@@ -6,7 +6,9 @@ that cycle to its end now: this takes two numbers per cycle, and none per row. E
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -52,14 +54,16 @@ class DeliveredWindows:
         """It has the answer as of an instant."""
         self._note(at, None)
 
-    def without_told(self, rows: TimedPositions, before: WindowAt, after: WindowAt) -> TimedPositions:
-        """New rows between two instants without those that were delivered; marks all of them as delivered."""
+    def without_told(self, rows: TimedPositions, steps: Sequence[WindowAt]) -> TimedPositions:
+        """New rows between the first and the last of some instants without those that were delivered; marks all of them as delivered."""
+        before, after = steps[0], steps[-1]
         if len(self._eras) > 1 or before.window != after.window:
             known = np.zeros(len(rows.positions), np.bool_)
             for era in self._eras:
                 known |= era.has(rows)
             rows = rows.take(np.flatnonzero(~known))
-        self._note(replace(after, window=before.window), before)  # until the new window took over, the old one stood
+        for last, step in pairwise(steps):
+            self._note(replace(step, window=before.window), last)  # until the new window took over, the old one stood
         if before.window != after.window:
             self._note(after, None)
         return rows

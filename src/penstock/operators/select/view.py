@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
+
 from pyroaring import BitMap
 
 from penstock.catalog.model import QueryDefinition
@@ -11,7 +14,7 @@ from penstock.operators.base.answer import AnswerAt
 from penstock.operators.base.blocks import Blocks
 from penstock.operators.base.log_access import LogAccess
 from penstock.operators.base.log_reader import LogReader
-from penstock.operators.base.view import AnswerOwner, QueryAt, View, only_strategy
+from penstock.operators.base.view import AnswerOwner, Budget, QueryAt, View, only_strategy
 from penstock.operators.select.answer import SelectAt
 from penstock.operators.select.current_rows import CurrentRows
 from penstock.operators.select.hold import HoldCache, HoldPositions
@@ -94,6 +97,18 @@ def _lasting(store: AnswerStore, memory: HoldCache, plan: SelectPlan, true: Bloc
     )
 
 
+def instants_between(
+    views: AnswerOwner, store: AnswerStore, query: QueryAt, at: WindowAt, first: int, last: int
+) -> list[WindowAt]:
+    """The instants of the kept cycles between two others, with the window of a third one."""
+    table_id = expect(SelectPlan, query.state.plan).table_id
+    marks = [views.feed.mark(cycle) for cycle in range(max(first + 1, views.feed.oldest()), last)]
+    return [
+        replace(at, head=mark.end.data.get(table_id, 0), now_us=now_at(store, mark, query.id, query.state))
+        for mark in marks
+    ]
+
+
 def _copy(blocks: dict[int, BitMap]) -> dict[int, BitMap]:
     return {block: BitMap(found) for block, found in blocks.items()}
 
@@ -111,7 +126,14 @@ class SelectView(View):
             chosen = views.storage_choice.of(query.id, found.state, only_strategy(found.state))
             ready = views.ready if chosen == "complete" else None
         plan = expect(SelectPlan, found.state.plan)
-        return hold_select(views.store, found, plan, window, log, ready)
+        held = hold_select(views.store, found, plan, window, log, ready)
+        if not isinstance(window, TimeWindow) or plan.lasting is not None:
+            return held
+        instants = partial(instants_between, views, views.store, found, held.instant)
+        return replace(held, stretch=views.windows.begin(query.id, mark.cycle), instants=instants)
+
+    def budget(self, plan: Plan) -> Budget:
+        return "selections"
 
     def memory(self, store: AnswerStore, query_id: int) -> int:
         return store.matches.memory_of(query_id)

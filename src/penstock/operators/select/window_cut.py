@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -118,6 +119,20 @@ def _entered_in_time(
     if low < old_low:
         parts.append(matches.times(log_reader, head, low, min(old_low - 1, high), first=floor))
     return _union(parts)
+
+
+def came_late(rows: TimedPositions, before: WindowAt, after: WindowAt) -> bool:
+    """Whether new rows are older than a window over time that moved on over several cycles: some may never have been inside."""
+    span = after.range()
+    return span is not None and bool(((rows.positions >= before.head) & (rows.times < span[0])).any())
+
+
+def came_in_time(rows: TimedPositions, steps: Sequence[WindowAt]) -> TimedPositions:
+    """The rows that entered in some cycle. `steps`: the instants of all cycles, from the one before on."""
+    heads = np.array([step.head for step in steps], np.int64)
+    lows = np.array([step.range_before()[0] for step in steps], np.int64)
+    came = np.searchsorted(heads, rows.positions, side="right")  # in which cycle; 0: before all of them
+    return rows.take(np.flatnonzero((came == 0) | (rows.times >= lows[came - 1])))
 
 
 def _without(rows: TimedPositions, others: TimedPositions) -> TimedPositions:

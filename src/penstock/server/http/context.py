@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -11,6 +11,7 @@ from starlette.requests import HTTPConnection, Request
 from starlette.types import Receive
 
 from penstock.errors import error
+from penstock.operators.base.view import Budget
 from penstock.security.caller import ANONYMOUS, Caller, Role, require
 from penstock.security.users import Users
 from penstock.server.http.access import SAFE_METHODS, USER_HEADER, RateLimits, Sessions
@@ -50,8 +51,7 @@ class Context:
     counters: RequestCounters
     sessions: Sessions
     rates: RateLimits
-    pace: ProcessorShare
-    mining_pace: ProcessorShare  # of subscribers to queries with mining functions
+    pace: Mapping[Budget, ProcessorShare]  # of subscribers that may wait
 
     @property
     def users(self) -> Users:

@@ -167,7 +167,8 @@ async def stream_events(
     stopping = context.lifecycle.closing
     ping_s = PING_S if ping_s is None else ping_s
     context.counters.subscribers += 1
-    turn = Turn(context.mining_pace if subscription.mines else context.pace)
+    budget = subscription.budget
+    turn = Turn(context.pace[budget])
     closed = asyncio.ensure_future(stopping.wait())
     closed.add_done_callback(lambda _: wake.set())
     try:
@@ -194,7 +195,7 @@ async def stream_events(
                 break
             wake.clear()
             # What mining functions find changes seldom and takes long: cycles are never looked at one by one.
-            waited = turn.waited or subscription.mines
+            waited = turn.waited or budget == "mining"
             frames, spent_s = await context.workers.stream.run(_next_frames, subscription, framing, waited)
             turn.end(spent_s)  # before anything is sent: a slow reader must not hold up the others
             for frame in frames:
