@@ -224,8 +224,10 @@ class StandingQueries:
             self._defined = 0
             give_back_memory()
         if self.snapshot_due or record.cycle % self.intervals.snapshot_cycles == 0:
-            self.snapshot_due = self._write_settled()
-            if not self.snapshot_due:
+            goes_on = self._write_settled()
+            with self._lock:  # what a fill asks for meanwhile is in the snapshot below
+                self.snapshot_due = goes_on
+            if not goes_on:
                 self._write_snapshot(record.cycle)
         self._write_next_edge(record)
 

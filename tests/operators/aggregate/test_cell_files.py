@@ -180,9 +180,7 @@ def test_files_go_with_their_query_and_no_others_are_left_at_a_start(world: Worl
     assert not world.files() and not list((world.folder / "slices").iterdir())
 
 
-@pytest.mark.parametrize(
-    "file_cells", [50, pytest.param(1 << 14, marks=pytest.mark.xfail(strict=True, reason="few cells are in no file"))]
-)
+@pytest.mark.parametrize("file_cells", [50, 1 << 14])
 def test_slots_that_were_made_again_in_finer_ones_are_there_after_a_restart(
     world: World, monkeypatch: pytest.MonkeyPatch, file_cells: int
 ) -> None:
