@@ -208,7 +208,7 @@ class StandingQueries:
         """What keeps memory and folder small and answers current, and the hint for the planner."""
         with self._lock:
             gone = self._give_up_passed(self.settings.answers_memory_mb << 20)
-            self.store.limit_slices(self.settings.slices_memory_mb, self.settings.exact_values_max)
+            self.store.limit_slices(self.settings)
             self.samples.tidy(self.store.spark_plans)
         for path in gone:  # freeing a hundred megabytes takes its time: not while others wait
             path.unlink(missing_ok=True)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from penstock.errors import PenstockError
 from penstock.operators.aggregate import cell_estimate
+from penstock.operators.aggregate.cell_estimate import guess_groups
 from tests.support.pipe import Pipe
 
 HOUR = "BEGIN (NOW - 1 HOUR) END (NOW)"
@@ -45,7 +47,6 @@ def crowded(pipes: Callable[..., Pipe]) -> Pipe:
     return pipe
 
 
-@pytest.mark.xfail(strict=True, reason="the largest one fails")
 def test_the_query_that_outgrows_the_memory_fails_and_not_a_larger_one(crowded: Pipe) -> None:
     create(crowded, "new", "value >= 1000000")
     for part in range(30):
@@ -66,7 +67,6 @@ def test_an_old_query_that_grows_fails_and_not_a_new_one_that_does_not(crowded: 
     assert crowded.db.invoke("new").table.num_rows == 500
 
 
-@pytest.mark.xfail(strict=True, reason="groups of readings are counted as sensors")
 def test_groups_of_readings_are_estimated_from_the_log(crowded: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cell_estimate, "FEW_ROWS", 1000)
     with pytest.raises(PenstockError, match="a full window has about") as refused:
@@ -75,10 +75,9 @@ def test_groups_of_readings_are_estimated_from_the_log(crowded: Pipe, monkeypatc
     create(crowded, "few", "value >= 0 AND value < 9999", "BEGIN (NOW - 10 SECONDS) END (NOW)", "place")
 
 
-@pytest.mark.xfail(strict=True, reason="what others take does not count")
 def test_a_query_has_to_fit_beside_the_others(crowded: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cell_estimate, "FEW_ROWS", 1000)
-    second = "BEGIN (NOW - 2 SECONDS) END (NOW)"
+    second = "BEGIN (NOW - 1200 MILLISECONDS) END (NOW)"
     with pytest.raises(PenstockError, match="other queries take") as refused:
         create(crowded, "beside", "value >= 0", second)
     assert refused.value.condition == "over_budget"
@@ -89,7 +88,6 @@ def test_a_query_has_to_fit_beside_the_others(crowded: Pipe, monkeypatch: pytest
     create(crowded, "beside", "value >= 0", second)
 
 
-@pytest.mark.xfail(strict=True, reason="ALTER is not checked")
 def test_a_longer_window_that_does_not_fit_is_refused_and_a_shorter_one_never_is(
     crowded: Pipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -101,3 +99,21 @@ def test_a_longer_window_that_does_not_fit_is_refused_and_a_shorter_one_never_is
     assert "MILLISECONDS" in crowded.db.query("brief")["sql"]
     monkeypatch.setattr(cell_estimate, "CELL_BYTES", 1 << 20)
     crowded.db.execute("ALTER QUERY old SET BEGIN (NOW - 59 MINUTES)")
+
+
+def test_a_history_that_outgrows_the_memory_fails_without_a_cycle(pipes: Callable[..., Pipe]) -> None:
+    pipe = pipes(slices_memory_mb=1, answer_read_max_rows=1000)
+    pipe.probes()
+    push(pipe, 0, 60_000)
+    create(pipe, "many", "value >= 0")
+    with pytest.raises(PenstockError, match="slices"):
+        pipe.db.standing.is_ready("many", 60.0)
+    assert states(pipe) == {"many": "FAILED"} and pipe.db.query("many")["memory"] < 1000
+
+
+@pytest.mark.parametrize("groups", [1, 40, 3000, 100_000, 1_000_000])
+def test_the_number_of_groups_is_guessed_from_a_sample(groups: int) -> None:
+    """Of groups that are about equally frequent. Where some are rare, there may be more than that."""
+    sample = np.random.default_rng(groups).integers(0, groups, 65_536)
+    assert guess_groups(sample, 1 << 40) == pytest.approx(groups, rel=0.05)
+    assert guess_groups(np.arange(65_536), 100_000) == 100_000, "no more than rows"
