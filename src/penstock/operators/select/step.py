@@ -194,7 +194,7 @@ class SelectStep:
         chosen = pa.array(np.asarray(found, np.int64))
         columns = {name: column.take(chosen) for name, column in batch.columns.items()}
         try:
-            calls: Calls = {}  # fields of one call need it once
+            calls = Calls()  # fields of one call need it once
             arrays = [evaluate(o.expr, columns, len(chosen), self._functions, calls) for o in outputs]
         except PenstockError as failure:
             return failure
