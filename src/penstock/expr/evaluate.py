@@ -106,7 +106,7 @@ def _value(expr: Expr, columns: Columns, rows: int, functions: Functions, calls:
             def columns_of_arguments() -> list[pa.Array]:
                 return [as_array(_value(a, columns, rows, functions, calls), rows) for a in arguments]
 
-            def run(arrays: list[pa.Array], count: int) -> Value:
+            def call_function(arrays: list[pa.Array], count: int) -> Value:
                 return cast_value(functions[function](*arrays, rows=count), expr.type)
 
-            return calls.value(expr, rows, columns_of_arguments, run)
+            return calls.value(expr, rows, columns_of_arguments, call_function)

@@ -326,7 +326,7 @@ class Selections:
 
     def are_lazy(self, chosen: Int64s) -> npt.NDArray[np.bool_]:
         """Which of the chosen predicates need factors that cost much."""
-        return np.isin(self._table.slots[chosen], np.array(list(self.factors.lazy_below), np.int32)).any(axis=1)
+        return np.logical_or.reduce(np.isin(self._table.slots[chosen], list(self.factors.lazy_below)), axis=1)
 
     def failed(self, prepared: PreparedBatch, chosen: Int64s) -> dict[int, PenstockError]:
         """Which of the chosen predicates have no answer, by their place among them, and why."""

@@ -11,6 +11,7 @@ from typing import Any
 
 from penstock.expr.attribute_index import Attribute
 from penstock.expr.expression import Call, Expr, UserCall, walk
+from penstock.expr.normal_form import Both, Comparison, Either, normal_form
 from penstock.functions import OPERATIONS
 
 # Until they were measured.
@@ -31,6 +32,21 @@ def is_costly(expr: Expr) -> bool:
     )
 
 
+def costly_factors(predicate: Expr) -> set[Expr]:
+    """The expressions of a predicate that wait for the others: factors, and what is compared with constants."""
+    found: set[Expr] = set()
+    waiting = [normal_form(predicate)]
+    while waiting:
+        match waiting.pop():
+            case Both(parts) | Either(parts):
+                waiting += parts
+            case Comparison(attribute):
+                found.add(attribute)
+            case factor:
+                found.add(factor)
+    return {expr for expr in found if is_costly(expr)}
+
+
 @dataclass(slots=True)
 class FactorFigures:
     """What became of a factor: rows that it was evaluated on, rows that it was spared, those that it kept."""
@@ -40,6 +56,21 @@ class FactorFigures:
     kept: int = 0
     ms: float = 0.0
     switches: int = 0  # how often it moved forward in the order
+
+    @property
+    def ns(self) -> float:
+        """Per row that it was evaluated on."""
+        return self.ms * 1e6 / max(1, self.calls)
+
+    @property
+    def share(self) -> float:
+        """Of these rows, those that it kept."""
+        return self.kept / max(1, self.calls)
+
+    @property
+    def rank(self) -> float:
+        """Rows that it decided per nanosecond."""
+        return (1 - self.share) / max(self.ns, 1e-3)
 
     def add(self, other: FactorFigures) -> None:
         for each in fields(self):

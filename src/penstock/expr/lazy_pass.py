@@ -41,8 +41,8 @@ class LazyTerms(Protocol):
     """The terms of predicates as far as this module needs them."""
 
     combinations: TermCombinations
-    lazy_of: Mapping[int, LazyFactor]  # by slot
-    lazy_below: Mapping[int, frozenset[LazyFactor]]  # by slot, for lazy factors and combinations that contain some
+    lazy_of: dict[int, LazyFactor]  # by slot
+    lazy_below: dict[int, frozenset[LazyFactor]]  # by slot, for lazy factors and combinations that contain some
 
 
 def needs_of(terms: LazyTerms, table: SlotTable, chosen: Int64s) -> dict[LazyFactor, Needs]:

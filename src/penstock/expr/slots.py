@@ -26,9 +26,8 @@ class Block:
     def words(self, slot: int) -> Words:
         """A vector as it stands, or would stand if it were written: to be read only."""
         state = self.states[slot]
-        if state == MIXED:
-            return self.vectors[slot]
-        return self.everything if state == FULL else np.zeros_like(self.everything)
+        found: Words = self.vectors[slot] if state == MIXED else self.everything
+        return np.zeros_like(found) if state == EMPTY else found
 
     def write(self, slot: int, vector: Words) -> None:
         self.vectors[slot] = vector
