@@ -11,7 +11,7 @@ import threading
 import time
 from collections import defaultdict, deque
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 
 from penstock.cache import Cache
 from penstock.cycle.commits import CommitRecord
+from penstock.cycle.condition_rows import ConditionKey, conditions_in
 from penstock.disk_sync import replace_file
 from penstock.expr.expression import Expr
 from penstock.expr.lazy_factors import FactorFigures
@@ -58,27 +59,15 @@ def _shares_of(store: AnswerStore) -> CostShares:
 
 def own_ms(results: pa.Table, users: CostShares) -> tuple[Ints, Floats]:
     """Queries and the milliseconds that a cycle spent on each, where that was measured; one may be named several times."""
+    told = results.filter(pc.is_in(results.column("kind"), pa.array(["join_info", "spent"])))
     queries: list[int] = []
     spent: list[float] = []
-    for number, kind, said in _told(results, "join_info", "spent"):
+    for number, kind, payload in zip(*(told.column(n).to_pylist() for n in ("query", "kind", "payload")), strict=True):
+        said = orjson.loads(payload)
         for sharing, ms in _shared(number, kind, said, users):
             queries += sharing
             spent += [ms / max(1, len(sharing))] * len(sharing)
     return np.array(queries, np.int64), np.array(spent, np.float64)
-
-
-def factor_figures(results: pa.Table) -> Iterator[tuple[tuple[int, str], FactorFigures]]:
-    """By table and text, what became of conditions that cost much."""
-    for table_id, _, said in _told(results, "spent"):
-        for each in said.get("factors", ()):
-            yield (table_id, each.pop("factor")), FactorFigures(**each)
-
-
-def _told(results: pa.Table, *kinds: str) -> Iterator[tuple[int, str, dict[str, Any]]]:
-    """The rows of some kinds: number, kind and what they say."""
-    told = results.filter(pc.is_in(results.column("kind"), pa.array(kinds)))
-    for number, kind, payload in zip(*(told.column(n).to_pylist() for n in ("query", "kind", "payload")), strict=True):
-        yield number, kind, orjson.loads(payload)
 
 
 def _shared(number: int, kind: str, said: Mapping[str, Any], users: CostShares) -> Iterator[tuple[list[int], float]]:
@@ -93,7 +82,7 @@ def _shared(number: int, kind: str, said: Mapping[str, Any], users: CostShares) 
 
 
 CYCLES_SHOWN = 1000
-_FACTORS_MOST = 10_000
+_CONDITIONS_MOST = 10_000
 _ANSWERS = pa.array(["match", "join", "join_file"])
 _OF_QUERIES = pa.array(["match", "base", "values", "error", "join", "join_file", "partnered"])
 _EVALUATIONS, _MS, _ROWS, _BYTES, _ASKED_MS = range(5)
@@ -108,7 +97,7 @@ class Costs:
         self._cycles: deque[dict[str, Any]] = deque(maxlen=CYCLES_SHOWN)
         self._queries: Ints = np.empty(0, np.int64)  # ascending
         self._sums = np.zeros((0, _FIGURES))
-        self._factors: Cache[tuple[int, str], FactorFigures] = Cache(most=_FACTORS_MOST)
+        self._conditions: Cache[ConditionKey, FactorFigures] = Cache(most=_CONDITIONS_MOST)
         self._sharing: Ints = np.empty(0, np.int64)  # places of those that take part in cycles
         self._users = CostShares()
         self._version: int | None = None
@@ -145,12 +134,11 @@ class Costs:
             self._sums[self._sharing, _EVALUATIONS] += 1
             whose, own = own_ms(record.results, self._users)
             self._add(whose, own, _MS)
-            for name, figures in factor_figures(results):
-                known = self._factors.get(name) or FactorFigures()
-                known.add(figures)
-                self._factors.put(name, known)
             # Workers run side by side, so that what they spent may be more than the time that passed.
             self._sums[self._sharing, _MS] += max(0.0, (ms or 0.0) - own.sum()) / max(1, len(self._sharing))
+            for key, figures in conditions_in(record.results):
+                known = self._conditions.get(key) or FactorFigures()
+                self._conditions.put(key, known.plus(figures))
             for queries, rows in _matches(results):
                 matched += int(rows.sum())
                 self._add(queries, rows, _ROWS)
@@ -206,11 +194,10 @@ class Costs:
         times = {"ms": round(ms, 3), "asked_ms": round(asked_ms, 3)}
         return {"evaluations": int(evaluations), **times, "rows": int(rows), "bytes": int(size)}
 
-    def of_factor(self, table_id: int, expr: Expr) -> FactorFigures | None:
+    def of_condition(self, table_id: int, expr: Expr) -> FactorFigures | None:
         """What became of a condition that costs much, in the cycles so far. `table_id` is 0 for combinations of rows."""
         with self._lock:
-            found = self._factors.get((table_id, str(expr)))
-            return None if found is None else replace(found)
+            return self._conditions.get((table_id, str(expr)))
 
     def costliest(self, count: int) -> list[int]:
         """The queries with the most time, then the most rows; the costliest first."""

@@ -1,8 +1,7 @@
 """The results that a task gives to the commit: rows of RESULT_SCHEMA.
 
 Beside the results, tasks report the work time that belongs to some queries only: their functions, slices and the history that
-they read. So the server shows each query its own cost. The rest is divided evenly. They also report how often conditions that cost
-much were evaluated.
+they read. So the server shows each query its own cost. The rest is divided evenly.
 """
 
 from __future__ import annotations
@@ -16,8 +15,6 @@ import orjson
 
 from penstock.cycle.commit_files import ResultRow
 from penstock.errors import PenstockError
-from penstock.expr.expression import Expr
-from penstock.expr.lazy_factors import FactorFigures
 from penstock.pipeline.tasks import CycleTask, Unit
 
 
@@ -43,19 +40,11 @@ def quarantined(why: str) -> PenstockError:
 LEAST_MS = 0.05
 
 
-# Of so many conditions that cost much a task reports each time; the others wait.
-FACTORS_MOST = 100
-
-
 class StepTimes:
-    """Adds up the time of the steps that only some queries pay for, by the names of their costs, and what became of conditions."""
+    """Adds up the time of the steps that only some queries pay for, by the names of their costs."""
 
     def __init__(self) -> None:
         self.seconds: defaultdict[str, float] = defaultdict(float)
-        self.factors: list[dict[str, Any]] = []
-
-    def note_factors(self, figures: Mapping[Expr, FactorFigures]) -> None:
-        self.factors += [{"factor": str(expr), **each.to_json()} for expr, each in figures.items()]
 
     def timed(self, cost: str | None, work: Iterable[ResultRow]) -> list[ResultRow]:
         """All of it, done at once."""
@@ -74,20 +63,9 @@ def spent_row(unit: Unit, seconds: float, spent: StepTimes, calling_s: Mapping[s
     else:
         functions = {name: _ms(spent) for name, spent in calling_s.items() if _ms(spent) >= LEAST_MS}
         told = {"functions": functions, **{cost: _ms(s) for cost, s in spent.seconds.items()}}
-        if not functions and not spent.factors and all(_ms(s) < LEAST_MS for s in spent.seconds.values()):
+        if not functions and all(_ms(s) < LEAST_MS for s in spent.seconds.values()):
             return
-    if spent.factors:
-        told["factors"] = spent.factors
     yield unit.table_id, "spent", 0, unit.first, orjson.dumps(told)
-
-
-def factor_rows(figures: Iterable[tuple[int, Expr, FactorFigures]]) -> Iterator[ResultRow]:
-    """What became of conditions of joins, by the table that they are about."""
-    by_table: defaultdict[int, StepTimes] = defaultdict(StepTimes)
-    for table_id, expr, each in figures:
-        by_table[table_id].note_factors({expr: each})
-    for table_id, spent in by_table.items():
-        yield table_id, "spent", 0, 0, orjson.dumps({"functions": {}, "factors": spent.factors})
 
 
 def _ms(seconds: float) -> float:

@@ -75,8 +75,7 @@ def cheap_and_costly(conditions: Sequence[Expr]) -> tuple[list[Expr], Expr | Non
     return [c for c in conditions if c not in costly], together
 
 
-def take_figures(most: int) -> Iterator[tuple[int, Expr, FactorFigures]]:
-    """What became of factors that cost much since this was asked, with the table whose rows they are about."""
+def take_figures(most: int) -> Iterator[tuple[int, dict[Expr, FactorFigures]]]:
+    """What became of factors that cost much since this was asked, by the table whose rows they are about."""
     for (table_id, _), known in _KNOWN.items():
-        for expr, figures in known.take_figures(most).items():
-            yield table_id, expr, figures
+        yield table_id, known.take_figures(most)

@@ -19,7 +19,6 @@ from penstock.errors import PenstockError
 from penstock.expr.attribute_index import SHARE_FROM, matches
 from penstock.expr.bits import Words, pack, set_bits
 from penstock.expr.evaluate import Columns, Functions, evaluate, mask_of
-from penstock.expr.expression import columns_of
 from penstock.expr.lazy_factors import LazyFactor
 from penstock.expr.row_calls import RowCalls
 from penstock.expr.slots import Block, CombinationOrder, Masks, SlotTable, TermCombinations
@@ -103,17 +102,16 @@ class LazyPass:
                 continue
             wanted = self._wanted(factor, needs)
             chosen = set_bits(wanted)
-            began = time.perf_counter()
+            began, kept = time.perf_counter(), 0
             if len(chosen):
                 try:
-                    self._evaluate(factor, wanted, chosen, columns, functions)
+                    kept = self._evaluate(factor, wanted, chosen, columns, functions)
                 except PenstockError as failure:
                     failed |= dict.fromkeys(factor.slots, failure)
                     for slot in factor.slots:
                         self._block.states[slot] = EMPTY
                 if needs.combinations is not None:
                     self._terms.combinations.fill(self._block, needs.combinations)
-            kept = self._kept(factor) if len(chosen) else 0
             factor.note(self._rows, len(chosen), kept, time.perf_counter() - began)
         return failed
 
@@ -167,19 +165,22 @@ class LazyPass:
 
     def _evaluate(
         self, factor: LazyFactor, wanted: Words, chosen: Int64s, columns: Columns, functions: Functions | None
-    ) -> None:
+    ) -> int:
+        """Evaluate a factor on the chosen rows; gives how many of them it keeps."""
         block, attribute = self._block, factor.attribute
         self._calls.rows = chosen
-        some = _taken(columns, columns_of(factor.expr), chosen + 64 * block.word)
+        some = _taken(columns, factor.columns, chosen + 64 * block.word)
         array = evaluate(factor.expr, some, len(chosen), functions, self._calls)
         unknown = block.everything & ~wanted
-        failures = self._calls.failures(factor.expr)
+        failures = self._calls.failures(factor.calls)
         if failures:
             unknown |= self._packed(np.isin(chosen, list(failures)), chosen)
         self._unknown[factor] = unknown
         if attribute is None:
-            block.write(factor.slot, self._packed(mask_of(array), chosen) | unknown)
-        elif len(attribute.members) < SHARE_FROM:
+            mask = mask_of(array)
+            block.write(factor.slot, self._packed(mask, chosen) | unknown)
+            return int(np.count_nonzero(mask))
+        if len(attribute.members) < SHARE_FROM:
             valid = array.is_valid().to_numpy(zero_copy_only=False) if array.null_count else None
             for comparison, slot in attribute.members.items():
                 mask = matches(array, comparison)
@@ -190,6 +191,8 @@ class LazyPass:
             attribute.fill(gaps, block.vectors, block.states)
             for slot in attribute.members.values():
                 block.write(slot, block.words(slot) | unknown)
+        some = np.bitwise_or.reduce([block.words(slot) for slot in factor.slots])
+        return int(np.bitwise_count(some & ~unknown).sum())
 
     def _packed(self, mask: Any, chosen: Int64s) -> Words:
         """What holds for the chosen rows, as a vector of the block."""
@@ -198,12 +201,6 @@ class LazyPass:
             everywhere[chosen] = mask
             mask = everywhere
         return pack(mask)
-
-    def _kept(self, factor: LazyFactor) -> int:
-        some = np.zeros_like(self._block.everything)
-        for slot in factor.slots:
-            some |= self._true(slot)
-        return int(np.bitwise_count(some).sum())
 
     def _true(self, slot: int) -> Words:
         """Where a term is certainly true."""
@@ -221,7 +218,7 @@ class LazyPass:
         """Predicates with a row whose condition stays an error, by number, and the error of the first such row."""
         found: dict[int, PenstockError] = {}
         for factor, unknown in self._unknown.items():
-            if not self._calls.failures(factor.expr):
+            if not self._calls.failures(factor.calls):
                 continue
             for places in self._asked.needs[factor].by_term.values():
                 for place in places.tolist():
@@ -249,7 +246,7 @@ class LazyPass:
             return []
         factor = self._terms.lazy_of.get(slot)
         if factor is not None:
-            failure = self._calls.failures(factor.expr).get(row)
+            failure = self._calls.failures(factor.calls).get(row)
             return [] if failure is None else [failure]
         return [r for part in self._terms.combinations.parts(slot) for r in self._reasons(part, row)]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 
 import numpy as np
 import numpy.typing as npt
@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from penstock.errors import PenstockError
 from penstock.expr.evaluate import Arguments, Calls, Run
-from penstock.expr.expression import Expr, UserCall, walk
+from penstock.expr.expression import UserCall
 from penstock.functions.values import Value, as_array
 
 Ints = npt.NDArray[np.int64]
@@ -40,19 +40,14 @@ class RowCalls(Calls):
             made.add(self.rows[missing], arrays, run)
         return made.at(self.rows)
 
-    def failures(self, expr: Expr) -> dict[int, PenstockError]:
-        """By row why a call in the expression raised; of several errors always the same one."""
+    def failures(self, calls: Iterable[UserCall]) -> dict[int, PenstockError]:
+        """By row why some of these calls raised; of several errors always the same one."""
         found: dict[int, PenstockError] = {}
-        for failures in self._failures_of(expr):
-            for row, failure in failures.items():
+        for call in calls:
+            for row, failure in self._made[call].failures.items() if call in self._made else ():
                 if row not in found or failure.message < found[row].message:
                     found[row] = failure
         return found
-
-    def _failures_of(self, expr: Expr) -> Iterator[dict[int, PenstockError]]:
-        for node in walk(expr):
-            if isinstance(node, UserCall) and node in self._made:
-                yield self._made[node].failures
 
 
 class _Made:

@@ -223,7 +223,7 @@ def _costly_conditions(session: Session, plan: Plan) -> list[str]:
         (expr, figures)
         for table_id, condition in dict.fromkeys(conditions)
         for expr in sorted(costly_factors(condition), key=str)
-        if (figures := session.costs.of_factor(table_id, expr)) is not None
+        if (figures := session.costs.of_condition(table_id, expr)) is not None
     ]
     if not found:
         return []
