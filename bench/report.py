@@ -119,6 +119,9 @@ AIMS = {
     "mining_cycle_p99_ms": ("<", 1000),
     "mining_push_p99_ms": ("<", 2000),
     "mining_kb_per_group": ("<", 50),
+    "function_calls_saved": (">", 0.93999),
+    "function_cycle_ratio": (">", 5),
+    "function_order_ratio": ("<", 1.15),
 }
 
 

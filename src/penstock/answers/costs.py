@@ -21,8 +21,12 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.cache import Cache
 from penstock.cycle.commits import CommitRecord
+from penstock.cycle.condition_rows import ConditionKey, conditions_in
 from penstock.disk_sync import replace_file
+from penstock.expr.expression import Expr
+from penstock.expr.lazy_factors import FactorFigures
 from penstock.views.answer_store import AnswerStore
 
 Ints = npt.NDArray[np.int64]
@@ -78,6 +82,7 @@ def _shared(number: int, kind: str, said: Mapping[str, Any], users: CostShares) 
 
 
 CYCLES_SHOWN = 1000
+_CONDITIONS_MOST = 10_000
 _ANSWERS = pa.array(["match", "join", "join_file"])
 _OF_QUERIES = pa.array(["match", "base", "values", "error", "join", "join_file", "partnered"])
 _EVALUATIONS, _MS, _ROWS, _BYTES, _ASKED_MS = range(5)
@@ -92,6 +97,7 @@ class Costs:
         self._cycles: deque[dict[str, Any]] = deque(maxlen=CYCLES_SHOWN)
         self._queries: Ints = np.empty(0, np.int64)  # ascending
         self._sums = np.zeros((0, _FIGURES))
+        self._conditions: Cache[ConditionKey, FactorFigures] = Cache(most=_CONDITIONS_MOST)
         self._sharing: Ints = np.empty(0, np.int64)  # places of those that take part in cycles
         self._users = CostShares()
         self._version: int | None = None
@@ -130,6 +136,9 @@ class Costs:
             self._add(whose, own, _MS)
             # Workers run side by side, so that what they spent may be more than the time that passed.
             self._sums[self._sharing, _MS] += max(0.0, (ms or 0.0) - own.sum()) / max(1, len(self._sharing))
+            for key, figures in conditions_in(record.results):
+                known = self._conditions.get(key) or FactorFigures()
+                self._conditions.put(key, known.plus(figures))
             for queries, rows in _matches(results):
                 matched += int(rows.sum())
                 self._add(queries, rows, _ROWS)
@@ -184,6 +193,11 @@ class Costs:
             evaluations, ms, rows, size, asked_ms = self._sums[at].tolist() if at is not None else [0.0] * _FIGURES
         times = {"ms": round(ms, 3), "asked_ms": round(asked_ms, 3)}
         return {"evaluations": int(evaluations), **times, "rows": int(rows), "bytes": int(size)}
+
+    def of_condition(self, table_id: int, expr: Expr) -> FactorFigures | None:
+        """What became of a condition that costs much, in the cycles so far. `table_id` is 0 for combinations of rows."""
+        with self._lock:
+            return self._conditions.get((table_id, str(expr)))
 
     def costliest(self, count: int) -> list[int]:
         """The queries with the most time, then the most rows; the costliest first."""

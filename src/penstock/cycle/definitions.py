@@ -141,7 +141,7 @@ def _compiled(function: Function) -> Callable[..., pa.Array]:
         why = failure
 
     def fail(*arrays: pa.Array, **named: Any) -> pa.Array:
-        raise why
+        raise why.with_traceback(None)  # or it would grow with every call
 
     return fail
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 import numpy as np
@@ -17,6 +17,8 @@ from penstock.cycle.log_batch import LogBatch
 from penstock.cycle.result_rows import told
 from penstock.errors import PenstockError, error
 from penstock.expr.evaluate import Functions
+from penstock.expr.expression import Expr
+from penstock.expr.lazy_factors import FactorFigures
 from penstock.expr.predicate_index import PredicateIndex
 from penstock.expr.windows import TimeWindow
 from penstock.operators.aggregate import payload
@@ -118,6 +120,9 @@ class AggregateStep:
         for family, members in self._families.items():
             needed |= columns_needed(family, tuple(members.measures))
         return needed
+
+    def take_figures(self, most: int) -> Mapping[Expr, FactorFigures]:
+        return self._index.take_figures(most)
 
     def run(self, batch: LogBatch, unit: Unit, folder: DataFolder) -> Iterator[ResultRow]:
         """A family without rows has a result, too, so that the server need not read the log for it.

@@ -142,6 +142,11 @@ class KernelPlan(Plan):
         return frozenset(use.table_id for use in self.uses)
 
     @property
+    @abstractmethod
+    def row_conditions(self) -> tuple[tuple[int, Expr], ...]:
+        """What the cycle decides for each row, with the table that the rows are of; 0 for combinations of rows."""
+
+    @property
     def windows(self) -> AnyWindow:
         """The window of its answer."""
         (use,) = self.uses
@@ -233,6 +238,10 @@ class SelectPlan(KernelPlan):
     def uses(self) -> tuple[StreamUse, ...]:
         return (StreamUse(self.table_id, self.static_predicate, self.window),)
 
+    @property
+    def row_conditions(self) -> tuple[tuple[int, Expr], ...]:
+        return () if self.stream_predicate is None else ((self.table_id, self.stream_predicate),)
+
 
 @dataclass(frozen=True, slots=True)
 class JoinInput:
@@ -317,6 +326,11 @@ class JoinPlan(KernelPlan):
     @property
     def uses(self) -> tuple[StreamUse, ...]:
         return tuple(StreamUse(i.table_id, i.static_predicate, i.window) for i in self.inputs)
+
+    @property
+    def row_conditions(self) -> tuple[tuple[int, Expr], ...]:
+        of_inputs = tuple((i.table_id, i.stream_predicate) for i in self.inputs if i.stream_predicate is not None)
+        return *of_inputs, *((0, c) for c in chain(self.conditions, *(t.conditions for t in self.tables)))
 
     @property
     def tables_read(self) -> frozenset[int]:
@@ -421,6 +435,10 @@ class AggregatePlan(KernelPlan):
     @property
     def uses(self) -> tuple[StreamUse, ...]:
         return (StreamUse(self.table_id, self.static_predicate, self.window),)
+
+    @property
+    def row_conditions(self) -> tuple[tuple[int, Expr], ...]:
+        return () if self.stream_predicate is None else ((self.table_id, self.stream_predicate),)
 
     @property
     def fill(self) -> Fill:
