@@ -86,7 +86,9 @@ def _plan(statement: CreateRollup, state: CatalogState) -> AggregatePlan:
 
 def _check_plan(statement: CreateRollup, bound: BoundQuery, plan: AggregatePlan) -> None:
     if plan.panes is not None or any(plan.own_windows):
-        feature = "TUMBLE or SLIDE in a rollup" if plan.panes is not None else "a window of an aggregate in a rollup"
+        feature = (
+            "TUMBLE, SLIDE or SESSION in a rollup" if plan.panes is not None else "a window of an aggregate in a rollup"
+        )
         failure = error("not_supported", feature=feature, hint="EVERY says how time is cut")
         statement.fail(statement.select.source.span, failure)
     items = list(zip(plan.outputs, bound.query.expressions, strict=True))

@@ -16,6 +16,7 @@ from penstock.operators.aggregate.correlated import by_answers
 from penstock.operators.aggregate.groups import Groups
 from penstock.operators.aggregate.partials.base import Ints, State
 from penstock.operators.aggregate.partials.cell_sums import CombinedCells
+from penstock.operators.aggregate.partials.sessions import sessions_of
 from penstock.operators.aggregate.series import AnswerSpan, Found, LineKey, find_all, with_series
 from penstock.operators.aggregate.shape import Measure, measure_of
 from penstock.operators.base.table_answer import TableAnswer
@@ -45,6 +46,10 @@ def answer_table(
     A series leaves out slots that the window cuts. So it may lack groups, which then have an empty one. `known`: see `find_all`.
     """
     plan, whole, groups = by_answers(plan, whole, groups)
+    ends: Ints | None = None
+    if plan.session_us:
+        partials = {measure: measure.make() for measure in whole}
+        whole, ends = sessions_of(whole, partials, measure_of(plan.aggregates[-1]), plan.session_us)
     if plan.has_series or plan.by:
         lines, groups = with_series(plan, whole, groups, span)
     else:
@@ -52,15 +57,17 @@ def answer_table(
     one = next(iter(lines.values()))
     # Whatever was seen first, an answer looks the same.
     order = groups.in_order(one.windows, one.groups)
+    if plan.panes is not None:
+        ends = (one.windows + plan.panes.width if ends is None else ends)[order]
     windows, states = one.windows[order], {key: _taken(own.state, order) for key, own in lines.items()}
     count, columns = len(order), {}
     if not plan.keys and plan.panes is None:
         count = 1  # an aggregate without groups answers also where there are no rows
     for place, key in enumerate(groups.columns(one.groups[order])):
         columns[key_name(place)] = key
-    if plan.panes is not None:
+    if ends is not None:
         columns[WINDOW_START] = _times(windows)
-        columns[WINDOW_END] = _times(windows + plan.panes.width)
+        columns[WINDOW_END] = _times(ends)
     for place, aggregate in enumerate(plan.aggregates):
         partial, state = measure_of(aggregate).make(), states[LineKey.of(aggregate)]
         state = state if len(order) else partial.empty(count)
@@ -69,8 +76,7 @@ def answer_table(
             columns[aggregate_name(place)] = find_all(aggregate, state, count, span.most_elements, known)
             continue
         if aggregate.function == "twa":
-            ends = windows + plan.panes.width if plan.panes is not None else span.until_us
-            parameter = np.minimum(ends, span.until_us)
+            parameter = np.minimum(span.until_us if ends is None else ends, span.until_us)
         finished = partial.finish(aggregate.function, state, aggregate.type, parameter)
         columns[aggregate_name(place)] = finished
     return projected(plan, columns, count)

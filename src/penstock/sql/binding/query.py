@@ -196,8 +196,8 @@ class QueryBinder:
             self.fail(group, error("not_supported", feature="GROUP BY ALL"))
 
         def one(node: exp.Expr) -> exp.Expr:
-            if isinstance(node, exp.Dot) and "penstock" in node.meta:
-                return node  # the start of a sliding pane
+            if isinstance(node, exp.Dot | exp.Anonymous) and "penstock" in node.meta:
+                return node  # the start of a pane, or a session
             if isinstance(node, exp.Literal) and node.is_int:
                 chosen: exp.Expr = ordinal(self.expressions, node, items)
                 return chosen.copy()

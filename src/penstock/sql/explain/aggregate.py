@@ -84,7 +84,9 @@ def _lines(plan: AggregatePlan, conditions: list[str]) -> list[str]:
         lines.append(f'  read through query "{plan.reads}": its rows, one cycle later')
     if plan.latch is not None:
         lines.append("  latch: rows count for ever, also after retention has taken them")
-    if plan.panes is not None:
+    if plan.session_us:
+        lines.append(f"  sessions: readings of a group at most {format_duration(plan.session_us)} apart")
+    elif plan.panes is not None:
         width, step = format_duration(plan.panes.width), format_duration(plan.panes.step)
         lines.append(f"  panes: {width}" + ("" if width == step else f", every {step}"))
     for place, own in enumerate(plan.own_windows):

@@ -397,6 +397,9 @@ class AggregatePlan(KernelPlan):
     stream_predicate: Expr | None = None
     having: Expr | None = None
     panes: Panes | None = None
+    session_us: int = (
+        0  # with it, panes of a group with readings at most so far apart are one session; 0: panes are as they are
+    )
     own_windows: tuple[int | None, ...] = ()  # per aggregate, over how much of the window's end, if not all
     latch: str | None = None
     reads: str | None = None  # the query through which rows are read, so that they come a cycle later

@@ -261,6 +261,7 @@ _PLANS = {
         Part("stream_predicate", "stream", _maybe(_EXPR)),
         Part("having", "having", _maybe(_EXPR)),
         Part("panes", "panes", _maybe(_row(Panes, width=_PLAIN, step=_PLAIN))),
+        Part("session_us", "session", _PLAIN, sparse=True),
         Part("own_windows", "own", _PLAINS, sparse=True),
         Part("latch", "latch", _PLAIN, sparse=True),
         Part("reads", "reads", _PLAIN, sparse=True),

@@ -202,7 +202,7 @@ def _translated(node: exp.Expr) -> exp.Expr:
             return node
         case exp.Repeat() | exp.Pad():
             return bounded_text(node)
-        case exp.Dot() if isinstance(node.this, exp.Anonymous) and node.this.name == "window":
+        case exp.Dot() if isinstance(node.this, exp.Anonymous) and node.this.name in ("window", "session_window"):
             return exp.Paren(this=node.copy())  # first in GROUP BY, sqlglot would take it for the clause WINDOW
         case exp.Cast() if "penstock" in node.meta:
             return _cast(node.this, external(type_of(node)))
@@ -383,7 +383,9 @@ _NODES = frozenset(RULES).union(
     _SELECTS, _CLAUSES, _GROUPS, _NAMES, _VALUES, _OPERATORS, _MORE_OPERATORS, _ARITHMETIC, _FORMS, _OURS
 )
 # Calls that the planner writes beside the listed ones.
-_PLANNED = frozenset({"window", "struct", "max_by", "min_by", "any_value", SIMILAR, "regexp_replace_all"})
+_PLANNED = frozenset(
+    {"window", "session_window", "struct", "max_by", "min_by", "any_value", SIMILAR, "regexp_replace_all"}
+)
 
 
 def check_nodes(root: exp.Expr) -> None:

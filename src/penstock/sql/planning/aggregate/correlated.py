@@ -302,6 +302,8 @@ class _Picked(AggregateCalls):
         window: Window,
     ) -> None:
         super().__init__(query, edges)
+        if self.session_us:
+            raise NotCovered("a correlated aggregate with SESSION runs as Spark SQL, exactly")
         if self.panes is not None and self.panes.width % self.panes.step:
             # No choice of its panes has every row once, which the inner aggregate needs.
             raise NotCovered(

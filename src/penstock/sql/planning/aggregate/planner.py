@@ -104,18 +104,22 @@ def plan_of_rows(bound: BoundQuery, query: exp.Select, taken: AggregateCalls) ->
         raise NotCovered("a window function over aggregates runs as Spark SQL")
     refuse_distinct(query)
     having = query.args.get("having")
+    outputs = tuple(
+        Output(field.name, field.type, taken.output(place, item.this))
+        for place, (field, item) in enumerate(zip(bound.fields, query.expressions, strict=True))
+    )
+    having = taken.lower(having.this) if having is not None else None
+    order = sorting_of(bound, taken.lower)
     return AggregatePlan(
         table_id=0,
-        outputs=tuple(
-            Output(field.name, field.type, taken.output(place, item.this))
-            for place, (field, item) in enumerate(zip(bound.fields, query.expressions, strict=True))
-        ),
-        having=taken.lower(having.this) if having is not None else None,
-        sorted=sorting_of(bound, taken.lower),
+        outputs=outputs,
+        having=having,
+        sorted=order,
         keys=taken.lowered_keys(),
-        aggregates=tuple(taken.aggregates) or (AggregateCall("count", (), BIGINT),),
+        aggregates=taken.all_calls(),
         window=EVERYTHING,
         panes=taken.panes,
+        session_us=taken.session_us,
         own_windows=tuple(taken.own_windows) if any(taken.own_windows) else (),
         unnest=taken.unnest,
         by=taken.by,
@@ -149,6 +153,7 @@ class AggregateCalls:
         self.by: tuple[Expr, ...] = ()
         self.unnest: Expr | None = None  # the array whose elements rows come for
         self._edges = edges
+        self.session_us = 0 if edges is None else edges.session_us
         self.panes = None if edges is None else Panes(edges.width_us, edges.step_us)
         group = query.args.get("group")
         if group is None:
@@ -156,7 +161,7 @@ class AggregateCalls:
         nested = (exp.Rollup, exp.Cube, exp.GroupingSets, exp.Tuple)
         if any(group.args.get(key) for key in ("rollup", "cube", "grouping_sets")) or group.find(*nested):
             raise NotCovered("grouping sets run as Spark SQL")
-        self.keys = [key for key in group.expressions if edges is None or key != edges.start]
+        self.keys = [key for key in group.expressions if edges is None or key != edges.key]
         if len(group.expressions) - len(self.keys) != (edges is not None):
             raise NotCovered("two windows in GROUP BY run as Spark SQL")
 
@@ -165,6 +170,14 @@ class AggregateCalls:
         if any(key.type.kind in ("ARRAY", "STRUCT") for key in keys):
             raise NotCovered("GROUP BY an array or a struct runs as Spark SQL")
         return keys
+
+    def all_calls(self) -> tuple[AggregateCall, ...]:
+        """At least one. The last one of sessions tells when the readings of a piece were."""
+        if self._edges is None or not self.session_us:
+            return tuple(self.aggregates) or (AggregateCall("count", (), BIGINT),)
+        if any(isinstance(call.parameter, tuple) or call.options for call in self.aggregates):
+            raise NotCovered("approximate aggregates and functions of series per session are not there")
+        return (*self.aggregates, AggregateCall("min", (lower(self._edges.key.expressions[0]),), TIMESTAMP))
 
     def lower(self, node: exp.Expr) -> Expr:
         """The expression over keys and aggregates."""
