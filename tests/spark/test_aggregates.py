@@ -20,6 +20,10 @@ CALLS = (
     " PERCENTILE_DISC(0.4) WITHIN GROUP (ORDER BY ppm), PERCENTILE_DISC(0.3) WITHIN GROUP (ORDER BY n DESC) FILTER (WHERE n > 1),"
     " MODE() WITHIN GROUP (ORDER BY n), MODE() WITHIN GROUP (ORDER BY ppm DESC), EVERY(n > 0)"
 )
+RANKS = ", ".join(
+    f"{name}() OVER (PARTITION BY COUNT(*) > 15 ORDER BY SUM(ppm) DESC)"
+    for name in ("RANK", "DENSE_RANK", "PERCENT_RANK", "CUME_DIST")
+)
 SESSION_CALLS = "COUNT(*), SUM(ppm), AVG(n), MIN(ts), MAX(ts), STDDEV(n), MAX(amount), COUNT(DISTINCT n), MAX(ppm) FILTER (WHERE n > 1)"
 WINDOW = "BEGIN ('2026-01-05 10:00:03.5') END ('2026-01-05 10:00:41')"
 # The readings are of one minute; these lie in three centuries.
@@ -52,6 +56,10 @@ QUESTIONS = (
     ),
     f"SELECT site, window_start, window_end, {SESSION_CALLS} FROM probes GROUP BY site, SESSION(1 SECOND) {WINDOW}",
     f"SELECT window_start, window_end, {SESSION_CALLS} FROM probes GROUP BY SESSION(0.2 SECONDS) HAVING SUM(n) > 2 {WINDOW}",
+    f"SELECT n, SUM(id) AS s, {RANKS} FROM probes GROUP BY n {WINDOW} ORDER BY n",
+    f"SELECT n, site, COUNT(*) FROM probes GROUP BY n, site QUALIFY RANK() OVER (PARTITION BY site ORDER BY COUNT(*)) <= 2 {WINDOW}",
+    f"SELECT n, LAG(COUNT(*), 2, 0) OVER (ORDER BY n) FROM probes GROUP BY n HAVING COUNT(*) > 1 QUALIFY"
+    f" PERCENT_RANK() OVER (ORDER BY n) > 0.2 {WINDOW}",
     f"SELECT site, {CALLS} FROM probes WHERE ppm > 0 GROUP BY site BEGIN (LAST 20 ROWS)",
     f"SELECT site, {CALLS} FROM probes WHERE id < 3 GROUP BY site BEGIN (LAST 4 ROWS PER SENSOR)",
     "SELECT site, AVG(ppm, 20 SECONDS), MAX(n, 20 SECONDS), COUNT(DISTINCT n, 20 SECONDS) FROM probes GROUP BY site",

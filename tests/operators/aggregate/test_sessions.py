@@ -95,15 +95,35 @@ def test_the_plan_is_of_slices_and_survives_the_journal(probes: Pipe) -> None:
 @pytest.mark.parametrize(
     ("question", "condition", "words", "at"),
     [
-        ("SELECT COUNT(*) FROM probes GROUP BY SESSION(0.1 MILLISECONDS)", "invalid_window", "at least a millisecond", "SESSION"),
+        (
+            "SELECT COUNT(*) FROM probes GROUP BY SESSION(0.1 MILLISECONDS)",
+            "invalid_window",
+            "at least a millisecond",
+            "SESSION",
+        ),
         ("SELECT COUNT(*) FROM probes GROUP BY SESSION(11 DAYS)", "invalid_window", "at most 10 days", "SESSION"),
         ("SELECT COUNT(*) FROM probes GROUP BY SESSION()", "syntax_error", "SESSION(30 SECONDS)", "SESSION"),
         ("SELECT COUNT(*) FROM probes GROUP BY SESSION(value)", "syntax_error", "SESSION(30 SECONDS)", "SESSION"),
-        ("SELECT COUNT(*) FROM probes GROUP BY SESSION(1 SECOND), TUMBLE(1 SECOND)", "invalid_window", "leave one", "TUMBLE"),
-        ("SELECT COUNT(*) FROM probes GROUP BY TUMBLE(1 SECOND), SESSION(1 SECOND)", "invalid_window", "leave one", "SESSION"),
+        (
+            "SELECT COUNT(*) FROM probes GROUP BY SESSION(1 SECOND), TUMBLE(1 SECOND)",
+            "invalid_window",
+            "leave one",
+            "TUMBLE",
+        ),
+        (
+            "SELECT COUNT(*) FROM probes GROUP BY TUMBLE(1 SECOND), SESSION(1 SECOND)",
+            "invalid_window",
+            "leave one",
+            "SESSION",
+        ),
         ("SELECT COUNT(*) FROM probes GROUP BY SESSION(1 SECOND), LATCH", "invalid_window", "leave one", "LATCH"),
         ("SELECT SESSION(1 SECOND) FROM probes", "not_supported", "can stand in GROUP BY", "SESSION"),
-        ("SELECT CHANGE_POINTS(value) FROM probes GROUP BY SESSION(1 SECOND)", "not_supported", "TUMBLE", "CHANGE_POINTS"),
+        (
+            "SELECT CHANGE_POINTS(value) FROM probes GROUP BY SESSION(1 SECOND)",
+            "not_supported",
+            "TUMBLE",
+            "CHANGE_POINTS",
+        ),
     ],
 )
 def test_what_is_no_session_is_refused_where_it_stands(

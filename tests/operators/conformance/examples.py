@@ -24,6 +24,7 @@ EXAMPLES: dict[str, list[str]] = {
         f"SELECT SUM(n) AS s FROM a HAVING COUNT(*) > 2 {MINUTE}",
         "SELECT id, MAX(v) AS top FROM a GROUP BY id BEGIN (LAST 5 ROWS)",
         f"SELECT id, window_start, window_end, COUNT(*) AS c FROM a GROUP BY id, SESSION(3 SECONDS) {MINUTE}",
+        f"SELECT id, COUNT(*) AS c, RANK() OVER (ORDER BY COUNT(*)) AS r FROM a GROUP BY id QUALIFY r < 3 {MINUTE}",
     ],
     "join_aggregate": [
         f"SELECT COUNT(*) AS c, SUM(a.n) AS s {JOIN} {MINUTE}",

@@ -1,4 +1,4 @@
-"""From partials to the rows of an answer: finish the aggregates, drop what HAVING refuses, project."""
+"""From partials to the rows of an answer: finish the aggregates, drop what HAVING refuses, rank, drop what QUALIFY refuses, project."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from penstock.operators.aggregate.partials.sessions import sessions_of
 from penstock.operators.aggregate.series import AnswerSpan, Found, LineKey, find_all, with_series
 from penstock.operators.aggregate.shape import Measure, measure_of
 from penstock.operators.base.table_answer import TableAnswer
+from penstock.operators.base.window_functions import window_columns
 from penstock.sql.plan import (
     UNNESTED,
     WINDOW_END,
@@ -85,8 +86,11 @@ def answer_table(
 def projected(plan: AggregatePlan, columns: dict[str, pa.Array], count: int) -> pa.Table:
     """The answer of keys, edges of panes and finished aggregates, and behind it what only its order needs."""
     if plan.having is not None:
-        kept = pa.array(np.flatnonzero(evaluate_mask(plan.having, columns, count)))
-        columns, count = {name: column.take(kept) for name, column in columns.items()}, len(kept)
+        columns, count = _those_of(plan.having, columns, count)
+    if plan.over:
+        columns = columns | window_columns(plan.over, columns, count)
+    if plan.qualify is not None:
+        columns, count = _those_of(plan.qualify, columns, count)
     outputs = (*plan.outputs, *(plan.sorted.hidden if plan.sorted is not None else ()))
     if plan.unnest is not None:
         # Not the arrays themselves: a copy for each of their elements would be very many.
@@ -95,6 +99,12 @@ def projected(plan: AggregatePlan, columns: dict[str, pa.Array], count: int) -> 
         columns, count = _unnested(evaluate(plan.unnest, columns, count), kept)
     arrays = [evaluate(output.expr, columns, count) for output in outputs]
     return pa.Table.from_arrays(arrays, schema=schema_of(outputs))
+
+
+def _those_of(condition: Expr, columns: dict[str, pa.Array], count: int) -> tuple[dict[str, pa.Array], int]:
+    """The rows that satisfy a condition."""
+    kept = pa.array(np.flatnonzero(evaluate_mask(condition, columns, count)))
+    return {name: column.take(kept) for name, column in columns.items()}, len(kept)
 
 
 def _unnested(arrays: pa.Array, columns: dict[str, pa.Array]) -> tuple[dict[str, pa.Array], int]:
@@ -121,7 +131,8 @@ def with_values(plan: AggregatePlan, subqueries: Sequence[TableAnswer]) -> Aggre
     }
     having = None if plan.having is None else _known(plan.having, values)
     order = None if plan.sorted is None else replace(plan.sorted, hidden=_all_known(plan.sorted.hidden, values))
-    return replace(plan, outputs=_all_known(plan.outputs, values), having=having, sorted=order)
+    qualify = None if plan.qualify is None else _known(plan.qualify, values)
+    return replace(plan, outputs=_all_known(plan.outputs, values), having=having, qualify=qualify, sorted=order)
 
 
 def _value(answer: pa.Table) -> Any:

@@ -24,7 +24,8 @@ def check_grouping(select: exp.Select, scope: Scope, text: str) -> bool:
     having = select.args.get("having")
     order = select.args.get("order")
     parts: list[exp.Expr] = [item.this for item in select.expressions]
-    parts += [having.this] if having is not None else []
+    qualify = select.args.get("qualify")
+    parts += [clause.this for clause in (having, qualify) if clause is not None]
     parts += [item.this for item in order.expressions] if order is not None else []
     if group is None and having is None and not any(_aggregates(part) for part in parts):
         return False

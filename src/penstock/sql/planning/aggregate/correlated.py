@@ -30,7 +30,7 @@ _COMPARISONS: dict[type[exp.Expr], tuple[str, str]] = {
     exp.LTE: ("le", "ge"),
 }
 _INNER: dict[type[exp.Expr], str] = {exp.Avg: "avg", exp.Min: "min", exp.Max: "max"}
-_CLAUSES = ("group", "having", "distinct", "order", "limit", "offset", "windows")
+_CLAUSES = ("group", "having", "qualify", "distinct", "order", "limit", "offset", "windows")
 _BITS = {INT: "32", BIGINT: "64", DOUBLE: ""}
 """What arithmetic on a type adds to the name of an edge."""
 _WIDER = {(INT, DOUBLE), (INT, BIGINT), (BIGINT, DOUBLE)}

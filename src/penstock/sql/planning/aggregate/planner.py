@@ -9,7 +9,7 @@ from math import gcd
 from sqlglot import exp
 
 from penstock.catalog.state import CatalogState
-from penstock.expr.expression import Call, Expr, Literal, calls_user, substituted
+from penstock.expr.expression import Call, Column, Expr, Literal, calls_user, substituted, walk
 from penstock.expr.windows import EVERYTHING, FOREVER, RowsWindow, TimeWindow, Window
 from penstock.operators.aggregate.partials.cell_sums import Panes
 from penstock.operators.aggregate.partials.registry import approximate_for, partial_for
@@ -32,11 +32,13 @@ from penstock.sql.plan import (
     key_name,
     scalar_name,
 )
+from penstock.sql.plan.window_calls import WindowCall, parts_of
 from penstock.sql.planning.aggregate.mining import by_of, mining_call
 from penstock.sql.planning.aggregate.windows import UNREGISTERED, last
 from penstock.sql.planning.relations import all_of
 from penstock.sql.planning.row_order import refuse_distinct, sorting_of
 from penstock.sql.planning.selection import one_stream, predicates, read_columns, read_selection
+from penstock.sql.planning.window_functions import WindowCalls
 from penstock.sql.scope import PaneEdges
 from penstock.sql.values import DURATION, constant, external, type_of
 from penstock.types import BIGINT, BOOLEAN, DOUBLE, TIMESTAMP
@@ -101,7 +103,7 @@ def aggregate_plan(bound: BoundQuery, state: CatalogState | None = None) -> Aggr
 def plan_of_rows(bound: BoundQuery, query: exp.Select, taken: AggregateCalls) -> AggregatePlan:
     """What a SELECT asks of its rows, whatever these are: its table and window say nothing yet."""
     if query.args.get("windows"):
-        raise NotCovered("a window function over aggregates runs as Spark SQL")
+        raise NotCovered("a named window over aggregates runs as Spark SQL")
     refuse_distinct(query)
     having = query.args.get("having")
     outputs = tuple(
@@ -109,11 +111,15 @@ def plan_of_rows(bound: BoundQuery, query: exp.Select, taken: AggregateCalls) ->
         for place, (field, item) in enumerate(zip(bound.fields, query.expressions, strict=True))
     )
     having = taken.lower(having.this) if having is not None else None
+    qualify = query.args.get("qualify")
+    qualify = taken.lower(qualify.this) if qualify is not None else None
     order = sorting_of(bound, taken.lower)
     return AggregatePlan(
         table_id=0,
         outputs=outputs,
         having=having,
+        over=taken.all_windows(),
+        qualify=qualify,
         sorted=order,
         keys=taken.lowered_keys(),
         aggregates=taken.all_calls(),
@@ -137,7 +143,8 @@ def without_functions(
         *(o.expr for o in plan.outputs),
     ]
     found += [o.expr for o in plan.sorted.hidden] if plan.sorted is not None else []
-    found += [e for e in (plan.static_predicate, plan.stream_predicate, plan.having) if e is not None]
+    found += [e for e in (plan.static_predicate, plan.stream_predicate, plan.having, plan.qualify) if e is not None]
+    found += parts_of(plan.over)
     if any(calls_user(e) for e in found):
         raise NotCovered(reason)
     return plan
@@ -151,6 +158,7 @@ class AggregateCalls:
         self.own_windows: list[int | None] = []
         self.keys: list[exp.Expr] = []
         self.by: tuple[Expr, ...] = ()
+        self.windows = WindowCalls(self.lower)
         self.unnest: Expr | None = None  # the array whose elements rows come for
         self._edges = edges
         self.session_us = 0 if edges is None else edges.session_us
@@ -179,8 +187,21 @@ class AggregateCalls:
             raise NotCovered("approximate aggregates and functions of series per session are not there")
         return (*self.aggregates, AggregateCall("min", (lower(self._edges.key.expressions[0]),), TIMESTAMP))
 
+    def all_windows(self) -> tuple[WindowCall, ...]:
+        """The window functions over the rows of the answer."""
+        if self.windows.calls and self.unnest is not None:
+            raise NotCovered("a window function beside UNNEST runs as Spark SQL")
+        if any(
+            node.name.startswith("scalar.")
+            for e in parts_of(self.windows.calls)
+            for node in walk(e)
+            if isinstance(node, Column)
+        ):
+            raise NotCovered("a subquery inside a window function runs as Spark SQL")
+        return tuple(self.windows.calls)
+
     def lower(self, node: exp.Expr) -> Expr:
-        """The expression over keys and aggregates."""
+        """The expression over keys, aggregates and window functions."""
         return lower(node.copy().transform(self._replaced, copy=False))
 
     def output(self, place: int, node: exp.Expr) -> Expr:
@@ -201,7 +222,7 @@ class AggregateCalls:
         if isinstance(node, exp.Subquery) and SCALAR in node.meta:
             return output_column(scalar_name(node.meta[SCALAR]), external(type_of(node)))
         if isinstance(node, exp.Window):
-            raise NotCovered("a window function runs as Spark SQL")
+            return self.windows.replaced(node)
         if isinstance(node, Unnested):
             self.unnest = self.lower(node.this)
             return output_column(UNNESTED, external(type_of(node)))
