@@ -196,6 +196,13 @@ _WINDOW_CALL = _record(
     Part("arguments", "arguments", _each(_EXPR)),
     *_plain("count"),
 )
+WINDOW_FUNCTIONS = _record(
+    dict,
+    Part("over", "over", _each(_WINDOW_CALL)),
+    Part("outputs", "outputs", _OUTPUTS),
+    Part("qualify", "qualify", _maybe(_EXPR)),
+    Part("sorted", "sorted", _maybe(_SORTED)),
+)
 _INPUT = _record(
     nodes.JoinInput,
     Part("alias", "alias", _PLAIN),
