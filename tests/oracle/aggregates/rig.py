@@ -72,6 +72,7 @@ class Rig:
     def __init__(self, folder: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
         self.random = random.Random(seed)
         self.apart = random.Random(f"subqueries of {seed}")  # so that stories stay what they were
+        self.pauses = random.Random(f"sessions of {seed}")
         self.fate = random.Random(f"files of {seed}")
         self.files_lost = self.files_kept = 0
         # Snapshots and forgetting belong to the story, which is too short for the usual numbers.
@@ -160,7 +161,7 @@ class Rig:
 
     def create(self) -> None:
         self.names += 1
-        question = self.with_subquery(self.question(f"q{self.names}"))
+        question = self.with_subquery(self.with_sessions(self.question(f"q{self.names}")))
         self.db.execute(f"CREATE QUERY {question.name} AS {question.sql}")
         plan = plan_from_json(self.db.catalog.state.queries[question.name].plan)
         assert isinstance(plan, AggregatePlan), plan
@@ -209,6 +210,14 @@ class Rig:
             own,
             pick([None] * 5 + [(1, True), (3, True), (10, False), (60, False)]) if not any(own) else None,
         )
+
+    def with_sessions(self, question: Question) -> Question:
+        """Some windows are sessions instead."""
+        pick = self.pauses.choice
+        if any(question.own_us) or question.latch_us is not None or question.distinct or self.pauses.random() < 0.75:
+            return question
+        gap = pick([1_000, 37_000, 400_000, 1_000_000, 1_500_000, 2_000_000, 12_000_000])
+        return replace(question, pane_us=None, step_us=None, session_us=gap)
 
     def with_subquery(self, question: Question) -> Question:
         """Some questions are compared with all rows."""
