@@ -47,6 +47,8 @@ def status(parts: Parts) -> dict[str, Any]:
         "cycle_ms_p99": times[int(len(times) * 0.99)] if times else None,
         "load": load["load"],
         "load_limit": load["limit"],
+        "load_base_ms": load["base_ms"],
+        "load_row_us": load["row_us"],
         "delay_ms": load["delay_ms"],
         "tables": len(parts.catalog.state.tables),
         "queries": len(parts.catalog.state.queries),
