@@ -123,6 +123,14 @@ class Settings:
         60.0,
         "A selection that no client has used for so many seconds sleeps: its window is evaluated when asked; 0: none.",
     )
+    headroom: float = _setting(
+        0.8,
+        "Load of the cycle that queries may come to, as a share of its time; the rest is for questions that are asked once.",
+    )
+    admission: str = _setting(
+        "notice",
+        "What a query gets that takes the load above headroom: a notice, or with refuse the error over_budget.",
+    )
     subscribers_budget: float = _setting(
         0.15,
         "Share of one processor for the events of aggregates; beyond it a subscriber gets one event for several cycles.",

@@ -245,6 +245,8 @@ def _planned(
     start_us = _start_of(session, plan, state)
     # After the wait for own writes: a notice may depend on a table's NOW.
     notices = notices_of(session.standing, query.name, plan, query.facts.get("strategy"), state)
+    overload = session.load.admit(query.name, plan, functions, session.costs.users, state)
+    notices += (overload,) if overload is not None else ()
     plan = registered(plan, f"{query.name}@{state.position}", start_us)
     text = plan_text(stored(plan))
     new = QueryDefinition(0, query.name, asks.sql, text, tables, queries, functions, start_us, **query.facts)
