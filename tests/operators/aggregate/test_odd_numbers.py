@@ -15,18 +15,13 @@ CALLS = (
 )
 
 
-WRONG = pytest.mark.xfail(strict=True, reason="CORR of one row with NaN is NaN, and TWA of infinities warns")
-
-
 @pytest.mark.parametrize(
     ("values", "wanted"),
     [
-        pytest.param(*([math.inf], (1, math.inf, math.inf, math.inf, math.nan, 1, math.inf, None)), marks=WRONG),
-        pytest.param(*([math.nan], (1, math.nan, math.nan, math.nan, math.nan, 1, math.nan, None)), marks=WRONG),
+        ([math.inf], (1, math.inf, math.inf, math.inf, math.nan, 1, math.inf, None)),
+        ([math.nan], (1, math.nan, math.nan, math.nan, math.nan, 1, math.nan, None)),
         ([1.0, math.nan, math.nan], (3, math.nan, 1.0, math.nan, math.nan, 2, math.nan, math.nan)),
-        pytest.param(
-            *([-math.inf, 2.0, math.inf], (3, math.nan, -math.inf, math.inf, math.nan, 3, 2.0, math.nan)), marks=WRONG
-        ),
+        ([-math.inf, 2.0, math.inf], (3, math.nan, -math.inf, math.inf, math.nan, 3, 2.0, math.nan)),
         ([0.0, -0.0], (2, 0.0, 0.0, 0.0, 0.0, 1, 0.0, None)),
     ],
 )
