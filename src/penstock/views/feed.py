@@ -120,6 +120,11 @@ class CommitFeed:
                 raise error("cycle_gone", cycle=cycle, oldest=oldest)
             return self._marks[cycle - oldest]
 
+    def between(self, first: int, last: int) -> list[Mark]:
+        """The cycles between two others, as far as they are kept."""
+        with self._changed:
+            return [mark for mark in self._marks if first < mark.cycle < last]
+
     def before(self, mark: Mark) -> list[Mark]:
         """The cycle before one, where it is kept."""
         with self._changed:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, TypeVar
+from typing import ClassVar, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
-from penstock.errors import expect
+from penstock.errors import error, expect
 from penstock.expr.windows import FOREVER
 from penstock.operators.base.answer import AnswerAt, Ids, all_rows, check_rows
 from penstock.operators.base.log_reader import LogReader, TimedPositions, read_log
@@ -21,6 +21,7 @@ from penstock.operators.select.window_cut import (
     WindowMatches,
     came_in_time,
     came_late,
+    may_have_left,
     rows_entered,
     rows_inside,
 )
@@ -29,8 +30,14 @@ from penstock.sql.plan import SelectPlan
 Read = TypeVar("Read")
 
 
-def _no_instants(_first: int, _last: int) -> list[WindowAt]:
-    return []
+class Instants(Protocol):
+    """The instants of the cycles that are kept now."""
+
+    def are_after(self, cycle: int) -> bool:
+        """Whether the cycle after this one is kept no more."""
+
+    def between(self, first: int, last: int) -> list[WindowAt]:
+        """The instants of the cycles between two others, as far as they are kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +59,7 @@ class SelectAt:
     fresh: Callable[[], LogReader]  # a reader with a new list of the log's files
     ready: CurrentRows | None = None  # where the answer is kept current
     stretch: int | None = None  # the cycle since which the window over time stands
-    instants: Callable[[int, int], list[WindowAt]] = _no_instants  # of kept cycles, between two others
+    instants: Instants | None = None
 
     @property
     def stands_for(self) -> int:
@@ -79,9 +86,14 @@ class SelectAt:
         was, now = before.instant, self.instant
         rows = self._reading(lambda f: rows_entered(self.matches, was, now, f))
         one_step = self.cycle == before.cycle + 1 or self.stretch is None or self.stretch != before.stretch
-        if one_step or not came_late(rows, was, now):
+        if one_step or self.instants is None:
             return rows, [was, now]
-        steps = [was, *self.instants(before.cycle, self.cycle), now]
+        if not self.instants.are_after(before.cycle) and not came_late(rows, was, now):
+            return rows, [was, now]
+        steps = [was, *self.instants.between(before.cycle, self.cycle), now]
+        if self.instants.are_after(before.cycle) and self._reading(lambda f: may_have_left(was, steps[1], f)):
+            oldest = "a later one, and readings that came meanwhile have left the window"
+            raise error("cycle_gone", cycle=before.cycle + 1, oldest=oldest)
         return came_in_time(rows, steps), steps
 
     def begin(self, delivered: DeliveredWindows) -> None:
