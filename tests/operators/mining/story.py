@@ -121,5 +121,5 @@ def same(found: Any, truth: Any) -> bool:
     if isinstance(truth, dict):
         return isinstance(found, dict) and found.keys() == truth.keys() and all(same(found[k], truth[k]) for k in truth)
     if isinstance(truth, float) and isinstance(found, float):
-        return math.isclose(found, truth, rel_tol=1e-9, abs_tol=1e-9) or math.isnan(found) and math.isnan(truth)
+        return math.isclose(found, truth, rel_tol=1e-9, abs_tol=1e-9) or (math.isnan(found) and math.isnan(truth))
     return bool(found == truth)
