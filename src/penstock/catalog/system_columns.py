@@ -70,6 +70,15 @@ _TABLES = {
         journal BIGINT journal position of the definitions that it used
         filling BIGINT queries that were reading history
     """,
+    "penstock.units": """
+        unit TEXT what is worked on: a table, a function on a table, a family of slices, a join by its first query, or a query
+        kind TEXT read of a table, pass over its rows for all selections, call of a function, slices of aggregates, join, or spark for Spark SQL
+        queries TEXT the queries that use it; of many the first ten, and how many more
+        ns_per_row DOUBLE nanoseconds of a worker per row that it meets; NULL for Spark SQL
+        selectivity DOUBLE rows that it gives per row that it meets, summed over all its queries
+        rows_per_s DOUBLE rows that it meets per second, over about five seconds
+        load DOUBLE the share of the cycle's time that it takes at this rate; of Spark SQL the share of one job's time beside the cycles
+    """,
     "penstock.streams": """
         table_name TEXT the sensor table
         sensors BIGINT rows of the table: sensors, not readings

@@ -15,7 +15,9 @@ from prometheus_client.core import Metric
 
 from penstock.answers.completeness import Completeness
 from penstock.answers.costs import Costs, Usage
+from penstock.answers.load import Load
 from penstock.answers.subscription import Subscription
+from penstock.answers.units import reported_work
 from penstock.catalog.catalog import Catalog
 from penstock.catalog.model import Entry
 from penstock.clock import SECOND, Clock
@@ -156,14 +158,13 @@ class Database(Parts):
             self.system = SystemTables(self)
             self.system_table = self.system.table
             self.costs = Costs()
+            self.load = Load(self.settings)
             self.shapes = PlanShapes()
             self.usage = Usage(self.folder.root / "usage.json")
             self.completeness = Completeness(self.standing)
             self.sampler = Sampler(self.log, self.ingest, self.sensor_tables)
             runner = self._make_runner(self.engine, self.folder, self.settings.result_max_rows)
-            self.evaluator = Evaluator(
-                runner, self.standing, self.settings, self.system.for_plan, self.costs.note_evaluation
-            )
+            self.evaluator = Evaluator(runner, self.standing, self.settings, self.system.for_plan, self._evaluated)
             self.history_filler = HistoryFiller(self.standing)
             self.idle_queries = IdleQueries(self.standing, self.catalog, self.settings.sleep_after_s)
             self.on_demand = AggregatesOnDemand(self.standing, self.settings)
@@ -259,12 +260,19 @@ class Database(Parts):
         with self.standing.locked() as store:
             known = store.state.queries_by_id
             self.costs.follow(store)
-        self.costs.note_cycle(record, fold_ms)
+        work = reported_work(record.results)
+        self.costs.note_cycle(record, work, fold_ms)
+        self.load.note_cycle(record, work, fold_ms)
         self._take_poisoned()
         self.usage.save_sometimes(known)
         self.on_demand.trees.tidy(known)
         if self.standing.finished != finished:
             self.observer.follow()
+
+    def _evaluated(self, query_id: int, seconds: float, answer: pa.Table) -> None:
+        """Spark SQL has evaluated a query."""
+        self.costs.note_evaluation(query_id, seconds, answer)
+        self.load.note_evaluation(query_id, seconds)
 
     def _take_poisoned(self) -> None:
         with self.standing.locked() as store:

@@ -19,8 +19,9 @@ from penstock.operators.sparksql.replan import with_text
 from penstock.sql import statements as st
 from penstock.sql.explain.notation import amount, show
 from penstock.sql.explain.plan import explain as explain_plan
+from penstock.sql.parse import parse_select
 from penstock.sql.plan import AggregatePlan, Plan, SparkPlan, StreamUse, looks_of, plan_from_json
-from penstock.sql.planning.planner import asked_of_slices, asked_once
+from penstock.sql.planning.planner import asked_of_slices, asked_once, reads_of
 from penstock.statements.descriptions import as_told, describe_query
 from penstock.statements.select import answer_once, answered_from_log, asked_of_rollup, plan_of, rolled_up
 from penstock.statements.session import Session, rows_of
@@ -56,6 +57,7 @@ def explain(session: Session, statement: st.Explain) -> Result:
         if statement.analyze:
             assert plan.spark is not None  # only cycles run kernels
             lines += _analyzed(session, plan.spark, matched)
+        lines += _new_load(session, statement.target, state)
     text = explain_plan(plan, state)
     if plan.aggregation is not None:
         lines = [*plan_lines(plan.aggregation, state), *lines]
@@ -66,6 +68,7 @@ def explain(session: Session, statement: st.Explain) -> Result:
             *dict.fromkeys(line for line in heard if line is not None),
             *_kept(session, statement.target),
             *_ran(session, statement.target),
+            *_load_of(session, plan),
             *lines,
         ]
     return _shown([*text.splitlines(), *lines])
@@ -188,6 +191,30 @@ def _ran(session: Session, name: str) -> list[str]:
         f"    {amount(total['new_rows'], 'new row', 'new rows')} met {total['buffered_rows']} buffered"
         f" and {total['rows_read_back']} read back from the log: {amount(total['results'], 'result', 'results')}",
     ]
+
+
+def _new_load(session: Session, select: st.Select, state: CatalogState) -> list[str]:
+    """What the load would be with a standing query of this text; nothing where it cannot stand or runs outside the cycle."""
+    try:
+        plan = plan_of(session, parse_select(select.sql), standing=True, state=state)
+    except PenstockError:
+        return []
+    if plan.kernel is None:
+        return []
+    functions = reads_of(plan, state)[2]
+    added = session.load.added_by(plan, functions, session.costs.users, state)
+    load = session.load.figures()["load"] or 0.0
+    new = sum(added.values())
+    units = amount(len(added), "new unit", "new units")
+    return [f"  as a standing query: load {load:.2f} + {new:.2f} for {units}, limit {session.load.limit:g}"]
+
+
+def _load_of(session: Session, plan: Plan) -> list[str]:
+    """The load of a query's units, which it may share with others, and of everything."""
+    load = session.load.figures()["load"]
+    if plan.kernel is None or load is None:
+        return []
+    return [f"  load of all queries: {load:.2f}, limit {session.load.limit:g}; by unit: penstock.units"]
 
 
 def _measured(session: Session, name: str) -> list[str]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -23,10 +24,11 @@ from penstock.catalog.state import CatalogState
 from penstock.cycle.definitions import loading
 from penstock.errors import PenstockError, error
 from penstock.expr.windows import FOREVER, RowsWindow, TimeWindow, Window
-from penstock.operators.aggregate.cell_estimate import check_cells_fit, count_groups
+from penstock.operators.aggregate.cell_estimate import check_cells_fit, count_groups, window_us
 from penstock.operators.aggregate.finish_times import FinishCost, check_mining_fits
 from penstock.operators.aggregate.rollups.rollup_read import find_match
 from penstock.operators.aggregate.shape import family_of
+from penstock.operators.base.log_reader import LogReader, read_log
 from penstock.operators.base.view import unheeded
 from penstock.operators.join.buffer_budget import check_join_fits
 from penstock.operators.join.readers import check_readers
@@ -243,6 +245,8 @@ def _planned(
     start_us = _start_of(session, plan, state)
     # After the wait for own writes: a notice may depend on a table's NOW.
     notices = notices_of(session.standing, query.name, plan, query.facts.get("strategy"), state)
+    overload = session.load.admit(query.name, plan, functions, session.costs.users, state)
+    notices += (overload,) if overload is not None else ()
     plan = registered(plan, f"{query.name}@{state.position}", start_us)
     text = plan_text(stored(plan))
     new = QueryDefinition(0, query.name, asks.sql, text, tables, queries, functions, start_us, **query.facts)
@@ -250,11 +254,21 @@ def _planned(
 
 
 def _check_cells(session: Session, plan: Plan, state: CatalogState) -> None:
-    """Refuse an aggregate with a window that cannot fit."""
-    if plan.aggregation is not None and plan.aggregation.table_id in state.tables_by_id:
-        table_id, most_mb = plan.aggregation.table_id, session.settings.slices_memory_mb
-        segments = session.standing.listings.segments(table_id, 0)
-        check_cells_fit(plan.aggregation, segments, state.rows(table_id), most_mb)
+    """Refuse an aggregate with a window that cannot fit beside those of other queries."""
+    asked = plan.aggregation
+    table = state.tables_by_id.get(asked.table_id) if asked is not None else None
+    if asked is None or table is None:
+        return
+    with session.standing.locked() as store:
+        taken = store.slices.taken_by_others(asked)
+        head = store.offset.data.get(table.id, 0) if store.offset is not None else 0
+    listings, static = session.standing.listings, state.rows(table.id)
+    check = partial(check_cells_fit, asked, most_mb=session.settings.slices_memory_mb, taken=taken)
+    read_log(
+        check,
+        lambda: LogReader(session.folder.log, table, static, lambda: listings.segments(table.id, head)),
+        lambda: LogReader(session.folder.log, table, static, lambda: listings.fresh(table.id)),
+    )
 
 
 def _check_mining(session: Session, new: QueryDefinition, together: RegistrationBatch) -> None:
@@ -425,11 +439,19 @@ def _alter(session: Session, statement: st.AlterQuery) -> Plan | None:
     try:
         plan = plan_of(session, parse_select(changed.text), standing=True)
         check_window(session.settings, plan)
+        if _is_longer(plan, before):
+            _check_cells(session, plan, session.catalog.state)
         if before.pure_join is not None:
             check_readers(statement.name, plan, session.catalog.state)
     except PenstockError as failure:
         raise changed.point(failure) from None
     return plan if session.catalog.retarget_query(definition, changed.text, stored(plan)) else None
+
+
+def _is_longer(plan: Plan, before: Plan) -> bool:
+    """Whether an aggregate's window needs more cells than before."""
+    lengths = [window_us(each.aggregation) if each.aggregation is not None else None for each in (plan, before)]
+    return lengths[0] is not None and (lengths[1] is None or lengths[0] > lengths[1])
 
 
 def _unsaid(plan: Plan) -> tuple[str, str]:

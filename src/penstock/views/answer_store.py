@@ -35,6 +35,7 @@ from penstock.operators.join.state import JoinState
 from penstock.operators.select.durability import meets_rows
 from penstock.operators.select.state import SelectState
 from penstock.operators.sparksql.state import EvaluationStore
+from penstock.settings import Settings
 from penstock.sql.plan import (
     AggregatePlan,
     KernelPlan,
@@ -365,13 +366,15 @@ class AnswerStore:
         read = self.state.queries.get(plan.relations[0].table)
         return self.answers.get(read.id) if read is not None else None
 
-    def limit_slices(self, most_mb: int, most_values: int) -> None:
-        """Fail the queries with slices over the memory limit, the largest first: their answers could not be kept current."""
+    def limit_slices(self, settings: Settings) -> None:
+        """Fail queries until the slices of the others fit into the memory for them, those first that have grown the most."""
+        most_mb, most_values = settings.slices_memory_mb, settings.exact_values_max
         why = f"one of its aggregates keeps more than {most_values} values one by one (exact_values_max)"
         for query_id in self.slices.give_up_kept(most_values):
             self._fail(query_id, why)
         for query_id in self.slices.give_up(most_mb << 20):
-            self._fail(query_id, f"the slices of its groups take more than {most_mb} MB with those of others")
+            why = f"the slices of its groups have grown, and take more than {most_mb} MB with those of others"
+            self._fail(query_id, why)
 
     def note_fill(self, query_id: int, most_rows: int) -> None:
         """Note whether more rows of an aggregate's history have no cells than these: then it is FILLING."""

@@ -208,7 +208,7 @@ class StandingQueries:
         """What keeps memory and folder small and answers current, and the hint for the planner."""
         with self._lock:
             gone = self._give_up_passed(self.settings.answers_memory_mb << 20)
-            self.store.limit_slices(self.settings.slices_memory_mb, self.settings.exact_values_max)
+            self.store.limit_slices(self.settings)
             self.samples.tidy(self.store.spark_plans)
         for path in gone:  # freeing a hundred megabytes takes its time: not while others wait
             path.unlink(missing_ok=True)
@@ -224,8 +224,10 @@ class StandingQueries:
             self._defined = 0
             give_back_memory()
         if self.snapshot_due or record.cycle % self.intervals.snapshot_cycles == 0:
-            self.snapshot_due = self._write_settled()
-            if not self.snapshot_due:
+            goes_on = self._write_settled()
+            with self._lock:  # what a fill asks for meanwhile is in the snapshot below
+                self.snapshot_due = goes_on
+            if not goes_on:
                 self._write_snapshot(record.cycle)
         self._write_next_edge(record)
 

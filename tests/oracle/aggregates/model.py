@@ -33,6 +33,7 @@ class Question:
         None  # a subquery: one aggregate of all rows, through this window or (begin_us None) the question's
     )
     compared: bool = False  # whether HAVING compares with it, beside showing it
+    session_us: int | None = None  # SESSION: rows of a group at most so far apart
     distinct: bool = False  # SELECT DISTINCT of the keys, and nothing else
 
     @property
@@ -45,6 +46,9 @@ class Question:
             items = ["window_start", "window_end", *items]
             step = f", {self.step_us // 1000} MS" if self.step_us is not None else ""
             groups.append(f"{'SLIDE' if step else 'TUMBLE'}({self.pane_us // 1000} MS{step})")
+        if self.session_us is not None:
+            items = ["window_start", "window_end", *items]
+            groups.append(f"SESSION({self.session_us // 1000} MS)")
         if self.latch_us is not None:
             groups.append("LATCH")
         where = " AND ".join(text for text, _ in filter(None, (self.static, self.stream)))
@@ -116,7 +120,9 @@ class Question:
         for row in inside:
             for pane in panes_of(row["ts"], self.pane_us, self.step_us):
                 groups.setdefault((*pane, *(_key(row[k]) for k in self.keys)), []).append(row)
-        if not self.keys and self.pane_us is None:
+        if self.session_us is not None:
+            groups = dict(sessions_of(groups, self.session_us))
+        elif not self.keys and self.pane_us is None:
             groups.setdefault((), [])
         found = [
             (
@@ -135,7 +141,7 @@ class Question:
 
     def _until(self, key: tuple[Any, ...], now_us: int | None) -> int:
         end = (now_us or 0) - (self.end_us if self.newest is None else 0)
-        return end if self.pane_us is None else min(end, key[1])
+        return end if self.pane_us is None and self.session_us is None else min(end, key[1])
 
     def _newest(self, rows: Iterable[Row]) -> list[Row]:
         assert self.newest is not None
@@ -148,6 +154,20 @@ class Question:
     def _last(self, rows: list[Row], place: int, now_us: int | None) -> list[Row]:
         own = self.own(place)
         return rows if own is None or now_us is None else [r for r in rows if r["ts"] >= now_us - self.end_us - own]
+
+
+def sessions_of(
+    groups: Mapping[tuple[Any, ...], list[Row]], gap_us: int
+) -> Iterator[tuple[tuple[Any, ...], list[Row]]]:
+    """The rows of each session of each group, with its edges before the key."""
+    for key, rows in groups.items():
+        session: list[Row] = []
+        for row in sorted(rows, key=lambda r: r["ts"]):
+            if session and row["ts"] - session[-1]["ts"] > gap_us:
+                yield (session[0]["ts"], session[-1]["ts"] + gap_us, *key), session
+                session = []
+            session.append(row)
+        yield (session[0]["ts"], session[-1]["ts"] + gap_us, *key), session
 
 
 def panes_of(ts: int, width: int | None, step: int | None) -> Iterator[tuple[int, ...]]:

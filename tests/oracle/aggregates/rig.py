@@ -61,6 +61,7 @@ COLUMNS = (
     " (value DOUBLE, whole BIGINT, kind INT, name TEXT, amount DECIMAL(20, 2)))"
 )
 NAMES = (None, "", "a", "b", "\u00e4", "ab", "\U0001f600", "\uffee")
+SNAPSHOT_CYCLES = 7
 
 
 class Rig:
@@ -71,10 +72,11 @@ class Rig:
     def __init__(self, folder: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
         self.random = random.Random(seed)
         self.apart = random.Random(f"subqueries of {seed}")  # so that stories stay what they were
+        self.pauses = random.Random(f"sessions of {seed}")
         self.fate = random.Random(f"files of {seed}")
         self.files_lost = self.files_kept = 0
         # Snapshots and forgetting belong to the story, which is too short for the usual numbers.
-        self._intervals = Intervals(snapshot_cycles=7, trim_cycles=3)
+        self._intervals = Intervals(snapshot_cycles=SNAPSHOT_CYCLES, trim_cycles=3)
         self.folder, self.clock = folder, ManualClock(BEGAN_US)
         self.time = self.random.choice(["valid", "transaction"])
         self.rows: list[dict[str, Any]] = []
@@ -159,7 +161,7 @@ class Rig:
 
     def create(self) -> None:
         self.names += 1
-        question = self.with_subquery(self.question(f"q{self.names}"))
+        question = self.with_subquery(self.with_sessions(self.question(f"q{self.names}")))
         self.db.execute(f"CREATE QUERY {question.name} AS {question.sql}")
         plan = plan_from_json(self.db.catalog.state.queries[question.name].plan)
         assert isinstance(plan, AggregatePlan), plan
@@ -208,6 +210,14 @@ class Rig:
             own,
             pick([None] * 5 + [(1, True), (3, True), (10, False), (60, False)]) if not any(own) else None,
         )
+
+    def with_sessions(self, question: Question) -> Question:
+        """Some windows are sessions instead."""
+        pick = self.pauses.choice
+        if any(question.own_us) or question.latch_us is not None or question.distinct or self.pauses.random() < 0.75:
+            return question
+        gap = pick([1_000, 37_000, 400_000, 1_000_000, 1_500_000, 2_000_000, 12_000_000])
+        return replace(question, pane_us=None, step_us=None, session_us=gap)
 
     def with_subquery(self, question: Question) -> Question:
         """Some questions are compared with all rows."""
@@ -263,10 +273,13 @@ class Rig:
         limits = Limits(self.random.choice([3, 7, 1000]), self.random.choice([5, 1000]))
         self.engine.cycle(limits)
         if self.random.random() < self.restarts:
-            self.watching.clear()
-            self.db.stop()
-            self.lose_files()
-            self.open()
+            self.restart()
+
+    def restart(self) -> None:
+        self.watching.clear()
+        self.db.stop()
+        self.lose_files()
+        self.open()
 
     def lose_files(self) -> None:
         """After half of the stops, some files of cells are deleted, cut short or changed."""
@@ -277,6 +290,7 @@ class Rig:
         for path in found:
             fate = self.fate.choice(["kept", "kept", "kept", "deleted", "short", "changed"])
             data = bytearray(path.read_bytes())
+            self.files_kept += fate == "kept"
             self.files_lost += fate != "kept"
             if fate == "deleted":
                 path.unlink()
@@ -295,8 +309,20 @@ class Rig:
         if action == self.cycle:
             self.compare()
 
-    def finish(self) -> None:
-        for _ in range(3):
+    def finish(self, least: int = 0, files: bool = False) -> None:
+        """Run what is left, and go on with a story that has met too few answers, or no files of cells."""
+        self.run_cycles(3)
+        rounds = 0
+        while self.compared <= least or (files and not self.files_lost + self.files_kept):
+            rounds += 1
+            assert rounds <= 20, "a story without answers to compare or files to lose"
+            self.push()
+            self.run_cycles(SNAPSHOT_CYCLES)
+            if files:
+                self.restart()
+
+    def run_cycles(self, count: int) -> None:
+        for _ in range(count):
             self.engine.cycle(Limits(1000, 1000))
             self.compare()
 

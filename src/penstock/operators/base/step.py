@@ -20,9 +20,7 @@ from penstock.sql.plan import Plan
 class RowStep(Protocol):
     """The standing queries of one operator over one table. A worker keeps it from cycle to cycle."""
 
-    cost: ClassVar[
-        str | None
-    ]  # its time belongs to the operator's own queries, by this name; None: to all of the table
+    cost: ClassVar[str | None]  # the kind of unit that its time is reported as; None: it is shared by all of the table
 
     def follow(self, query_id: int, query: QueryDefinition | None, plan: Plan | None, fill: bool) -> None:
         """Take in a query that is new or changed. Without a plan it is dropped or left out. `fill`: for its history alone."""

@@ -68,7 +68,7 @@ Found = tuple[Key, BitMap]
 class SelectStep:
     """Evaluates all standing select-project queries of one table over rows."""
 
-    cost: ClassVar[str | None] = None
+    cost: ClassVar[str | None] = "pass"
 
     def __init__(self, table_id: int, functions: Functions) -> None:
         self.table_id = table_id

@@ -14,6 +14,7 @@ from penstock.operators.aggregate.partials.cell_sums import Panes
 from penstock.operators.mining.registry import FUNCTIONS as MINING
 from penstock.operators.resample.nearest import Method
 from penstock.sql.plan.output import Output, Sorted
+from penstock.sql.plan.window_calls import WindowCall
 from penstock.types import Type
 
 
@@ -396,7 +397,8 @@ class AggregatePlan(KernelPlan):
 
     Emits one row per group that has rows, without keys always one. With `panes` a group has a row for each pane that holds
     rows of it. Late rows are part of the answer from the cycle on that reads them. `outputs` and `having` name keys,
-    aggregates, subqueries and the edges of panes as `key_name`, `aggregate_name`, `scalar_name`, WINDOW_START and WINDOW_END. With
+    aggregates, subqueries and the edges of panes as `key_name`, `aggregate_name`, `scalar_name`, WINDOW_START and WINDOW_END. Rows that
+    `having` leaves have values of the window functions `over`, which outputs and `qualify` name by `window_name`. With
     `unnest`, an array over the same names, a row that `having` leaves comes once per element, which is UNNESTED. With
     `latch`, the name of a state of its own, rows count for ever, also when retention has taken them; where they begin is in `stream_predicate`.
     """
@@ -410,7 +412,12 @@ class AggregatePlan(KernelPlan):
     static_predicate: Expr | None = None
     stream_predicate: Expr | None = None
     having: Expr | None = None
+    over: tuple[WindowCall, ...] = ()
+    qualify: Expr | None = None
     panes: Panes | None = None
+    session_us: int = (
+        0  # with it, panes of a group with readings at most so far apart are one session; 0: panes are as they are
+    )
     own_windows: tuple[int | None, ...] = ()  # per aggregate, over how much of the window's end, if not all
     latch: str | None = None
     reads: str | None = None  # the query through which rows are read, so that they come a cycle later
