@@ -120,7 +120,7 @@ AIMS = {
     "mining_push_p99_ms": ("<", 2000),
     "mining_kb_per_group": ("<", 50),
     "function_calls_saved": (">", 0.93999),
-    "function_cycle_ratio": (">", 5),
+    "function_cycle_ratio_5us": (">", 5),
     "function_order_ratio": ("<", 1.15),
 }
 

@@ -326,7 +326,8 @@ class Selections:
 
     def are_lazy(self, chosen: Int64s) -> npt.NDArray[np.bool_]:
         """Which of the chosen predicates need factors that cost much."""
-        return np.logical_or.reduce(np.isin(self._table.slots[chosen], list(self.factors.lazy_below)), axis=1)
+        needed = np.isin(self._table.slots[chosen], list(self.factors.lazy_below))
+        return np.asarray(needed.any(axis=1), np.bool_)
 
     def failed(self, prepared: PreparedBatch, chosen: Int64s) -> dict[int, PenstockError]:
         """Which of the chosen predicates have no answer, by their place among them, and why."""
