@@ -69,6 +69,7 @@ _CONDITIONS = (
     ("too_far_ahead", "22008", 400, "time {ts} lies more than {max_ahead} past the wall clock"),
     ("clock_untrusted", "55000", 503, "{detail}"),
     ("before_retention", "22008", 400, "time {ts} is older than the table keeps ({retention})"),
+    ("too_late", "22008", 400, "time {ts} is older than the table accepts: its watermark is at {watermark}"),
     ("duplicate_reading", "23505", 409, "a reading with {key} was accepted within {within}"),
     ("invalid_body", "22P04", 400, "{detail}"),
     ("too_many_rows", "54000", 413, "the push has {rows} readings; {limit} are the most"),

@@ -51,7 +51,10 @@ class Deduplicate:
 
 @dataclass(frozen=True, slots=True)
 class TableOptions:
-    """What WITH (...) says about a sensor table. language.md, "Time and order"."""
+    """What WITH (...) says about a sensor table. language.md, "Time and order".
+
+    `watermark_us` is the watermark at the moment when `lateness_us` was last changed: it never steps back.
+    """
 
     time: Literal["transaction", "valid"] = "transaction"
     out_of_order: Literal["refuse", "clamp", "accept"] = "refuse"
@@ -61,6 +64,8 @@ class TableOptions:
     always_on: bool = False
     discover: bool = False
     deduplicate: Deduplicate | None = None
+    lateness_us: int | None = None
+    watermark_us: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,7 @@ def describe_table(table: Table) -> dict[str, Any]:
             "retention": format_duration(options.retention_us) if options.retention_us else None,
             "idle": format_duration(options.idle_us),
             "max_ahead": format_duration(options.max_ahead_us),
+            "lateness": format_duration(options.lateness_us) if options.lateness_us is not None else None,
             "always_on": options.always_on,
             "discover": options.discover,
         },

@@ -19,6 +19,7 @@ from penstock.catalog.definition_json import changed_by_run_plan
 from penstock.catalog.journal import JournalReader
 from penstock.catalog.model import Entry, QueryDefinition, Table
 from penstock.catalog.state import CatalogState
+from penstock.catalog.watermark import watermark_of
 from penstock.cycle.commit_files import CommitRecord, ResultRow, result_batch
 from penstock.cycle.cut import FirstNeeded, SegmentsOf
 from penstock.cycle.folder import DataFolder
@@ -434,6 +435,18 @@ class AnswerStore:
             newest = newest[: len(mask)][mask[: len(newest)]]
         latest = int(newest.max(initial=NEVER))
         return latest if latest > NEVER else None
+
+    def watermarks(self) -> dict[int, int]:
+        """By table, before which time no reading can come any more. Tables without a watermark are not there."""
+        found = {}
+        for table_id, times in self.newest.items():
+            newest_us = int(times.max(initial=NEVER))
+            watermark_us = watermark_of(
+                self.state.tables_by_id[table_id].options, newest_us if newest_us > NEVER else None
+            )
+            if watermark_us is not None:
+                found[table_id] = watermark_us
+        return found
 
     def passing(self, table_id: int, predicate: Expr) -> npt.NDArray[np.bool_]:
         """Which static versions a predicate lets through, by vid."""

@@ -5,16 +5,27 @@ from __future__ import annotations
 from pathlib import Path
 
 from penstock.catalog.model import QueryDefinition
+from penstock.catalog.state import CatalogState
 from penstock.errors import error, expect
 from penstock.expr.windows import AnyWindow, JoinWindows
 from penstock.operators.base.answer import AnswerAt
 from penstock.operators.base.blocks import size_of
+from penstock.operators.base.finality import (
+    Classification,
+    FinalRows,
+    StateBound,
+    final_by_watermark,
+    together,
+    while_kept,
+    window_bound,
+)
 from penstock.operators.base.log_access import LogAccess
 from penstock.operators.base.view import AnswerOwner, QueryAt, View
 from penstock.operators.join.answer import InputTable, JoinAt
 from penstock.sql.plan import JoinPlan, Plan
 from penstock.views.answer_store import AnswerStore
 from penstock.views.feed import Mark
+from penstock.views.retention import kept_from
 
 
 def join_at(views: AnswerOwner, query: QueryAt, windows: JoinWindows) -> JoinAt:
@@ -80,6 +91,8 @@ def hold_join(store: AnswerStore, query: QueryAt, plan: JoinPlan, windows: JoinW
         start_us=answer.start_us,
         log=log,
         tables=tuple(state.rows(t.table_id) for t in plan.tables),
+        watermarks=tuple(mark.watermarks.get(i.table_id) for i in plan.inputs),
+        kept_from_us=max(kept_from(store, each.table) for each in inputs),
     )
 
 
@@ -95,11 +108,33 @@ class JoinView(View):
         own = size_of(known.partners.blocks) + sum(results.nbytes for results in known.lists)
         return own + store.matches.memory_of(query_id)
 
+    def classify(self, plan: Plan, state: CatalogState) -> Classification:
+        join = plan.window_join
+        assert join is not None
+        return Classification(_final_rows(join, state), join_bound(join, state))
+
     def runs(self, plan: Plan) -> str:
         return words_of(plan)
 
     def only_strategy(self, plan: Plan, window: AnyWindow | None, asked: str | None) -> str | None:
         return "a join's results are kept, its window is cut when asked"
+
+
+def _final_rows(plan: JoinPlan, state: CatalogState) -> FinalRows:
+    upper = plan.bounds[0][-1]
+    if plan.missing == "inner":
+        return FinalRows("at once", "what has been found together stays together")
+    if upper is None:
+        return FinalRows("never", "a partner may come at any later time")
+    reason = "with a partner at once; without one, once the watermark of the other stream has passed the join's window"
+    final = final_by_watermark(reason, (plan.inputs[-1].table_id,), state)
+    return while_kept(final, (plan.inputs[0].window,), max(upper, 0), state)
+
+
+def join_bound(plan: JoinPlan, state: CatalogState) -> StateBound:
+    """What a join keeps: the readings that may still find a partner, and its results."""
+    inputs = enumerate(plan.inputs)
+    return together(window_bound(i.window, state.tables_by_id.get(i.table_id), place) for place, i in inputs)
 
 
 def words_of(plan: Plan) -> str:

@@ -8,14 +8,16 @@ from functools import partial
 from pyroaring import BitMap
 
 from penstock.catalog.model import QueryDefinition
+from penstock.catalog.state import CatalogState
 from penstock.errors import expect
 from penstock.expr.windows import AnyWindow, JoinWindows, RowsWindow, TimeWindow, Window
 from penstock.operators.base.answer import AnswerAt
 from penstock.operators.base.blocks import Blocks
+from penstock.operators.base.finality import Classification, FinalRows, final_by_watermark, while_kept, window_bound
 from penstock.operators.base.log_access import LogAccess
 from penstock.operators.base.log_reader import LogReader
 from penstock.operators.base.view import AnswerOwner, Budget, QueryAt, View, only_strategy
-from penstock.operators.select.answer import SelectAt
+from penstock.operators.select.answer import LastingAt, SelectAt
 from penstock.operators.select.current_rows import CurrentRows
 from penstock.operators.select.hold import HoldCache, HoldPositions
 from penstock.operators.select.match_positions import MatchEvaluator, MatchPositions
@@ -24,7 +26,7 @@ from penstock.operators.select.window_cut import WindowAt, WindowMatches
 from penstock.sql.plan import Plan, SelectPlan
 from penstock.views.answer_store import AnswerStore
 from penstock.views.feed import Mark
-from penstock.views.retention import now_at
+from penstock.views.retention import kept_from, now_at
 
 
 def hold_select(
@@ -38,7 +40,9 @@ def hold_select(
     def reader() -> LogReader:
         return log.reader(table, static, head)
 
-    return SelectAt(
+    of_time = {"watermark_us": mark.watermarks.get(table.id), "kept_from_us": kept_from(store, table)}
+    kind = SelectAt if plan.lasting is None else partial(LastingAt, **of_time)
+    return kind(
         cycle=mark.cycle,
         query_id=query.id,
         plan=plan,
@@ -135,6 +139,12 @@ class SelectView(View):
     def budget(self, plan: Plan) -> Budget:
         return "selections"
 
+    def classify(self, plan: Plan, state: CatalogState) -> Classification:
+        asked = expect(SelectPlan, plan)
+        return Classification(
+            _final_rows(asked, state), window_bound(asked.window, state.tables_by_id.get(asked.table_id))
+        )
+
     def memory(self, store: AnswerStore, query_id: int) -> int:
         return store.matches.memory_of(query_id)
 
@@ -149,6 +159,15 @@ class SelectView(View):
         if plan.kernel is not None and plan.kernel.lasting is not None and asked != "none":
             return "what has to last is looked for when asked"  # late rows take others back, so no answer only grows
         return None
+
+
+def _final_rows(plan: SelectPlan, state: CatalogState) -> FinalRows:
+    if plan.lasting is None:
+        return FinalRows("at once", "a reading that satisfies the conditions does so for ever")
+    if not isinstance(plan.window, TimeWindow):
+        return FinalRows("never", "a late reading may break or mend what has to last, and LAST n ROWS has no times")
+    final = final_by_watermark("once the watermark has passed the reading", (plan.table_id,), state)
+    return while_kept(while_kept(final, (plan.window,), 0, state), (), plan.lasting.us, state)
 
 
 VIEW = SelectView()
