@@ -58,6 +58,7 @@ _CONDITIONS = (
     ("not_null_violation", "23502", 400, 'column "{column}" of "{table}" cannot be NULL'),
     ("cardinality_violation", "21000", 400, "{detail}"),
     ("over_budget", "53400", 429, "{detail}"),
+    ("unbounded_state", "54000", 400, "the state of the query may grow without end: {detail}"),
     ("limit_reached", "53400", 429, "{detail}"),
     ("address_not_allowed", "42501", 403, 'address "{address}" is not allowed: {detail}'),
     # readings

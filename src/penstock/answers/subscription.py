@@ -82,6 +82,8 @@ class Subscription:
 
     def _begin_at(self, cycle: int) -> None:
         """The cycle before must be known, so that new rows can be distinguished from older ones."""
+        if self._final and cycle > 2:
+            self._feed.mark(cycle - 2)  # readers of queries have the watermarks of one cycle more before
         held = self._standing.held(self.name, cycle - 1)
         if self._changes:
             self._inside = held.inside()

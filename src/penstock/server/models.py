@@ -66,6 +66,7 @@ class NewQueryBody(Strict):
     description: str | None = Field(default=None, examples=["too much gas"])
     owner: str | None = Field(default=None, description="the caller, if not given", examples=["ada"])
     strategy: Strategy | None = Field(default=None, description="how the answer is kept; auto: whatever is cheapest")
+    bounded: bool | str | None = Field(default=None, description="refuse a state that may grow without end, or beyond a size", examples=["64 MB"])
 
 
 class NewQueries(Strict):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from penstock.catalog.model import TIME_COLUMN, Deduplicate, Function, StreamColumn, StreamType, Table, TableOptions
@@ -254,12 +255,12 @@ def _bad(name: str, value: str, hint: str | None) -> PenstockError:
 
 # -- WITH (...) of CREATE QUERY: owner, description, and how its answer is stored
 
-QUERY_OPTIONS = ("description", "owner", "strategy")
+QUERY_OPTIONS = ("description", "owner", "strategy", "bounded")
 
 
-def query_facts(statement: st.CreateQuery) -> dict[str, str | None]:
-    """Owner, description and strategy, as far as they are given. Raises invalid_option, pointing at the option."""
-    found: dict[str, str | None] = {}
+def query_facts(statement: st.CreateQuery) -> dict[str, Any]:
+    """The options, as far as they are given. Raises invalid_option, pointing at the option."""
+    found: dict[str, Any] = {}
     for option in statement.options:
         name, text = option.name, option.value.strip()
         try:
@@ -268,7 +269,30 @@ def query_facts(statement: st.CreateQuery) -> dict[str, str | None]:
                 raise error("invalid_option", option=name, detail="there is no such option", hint=hint)
             if name in found:
                 raise error("invalid_option", option=name, detail="it is given twice")
-            found[name] = strategy_named(text) if name == "strategy" else text or None
+            found[name] = _query_fact(name, text)
         except PenstockError as problem:
             raise statement.source.point(problem, option.at) from None
     return found
+
+
+def _query_fact(name: str, text: str) -> Any:
+    if name == "strategy":
+        return strategy_named(text)
+    return bounded_named(text) if name == "bounded" else text or None
+
+
+_SIZES = {"kb": 1 << 10, "mb": 1 << 20, "gb": 1 << 30}
+
+
+def bounded_named(text: str) -> int | None:
+    """What `bounded` promises, as definitions store it: bytes, 0 for any number of them, None for no promise. Raises invalid_option."""
+    word = text.strip("'").strip().lower()
+    if word in ("true", "on", "yes"):
+        return 0
+    if word in ("false", "off", "no"):
+        return None
+    size = re.fullmatch(r"(\d+) *([kmg]b)", word)
+    if size is None or int(size[1]) == 0:
+        hint = "bounded = true, or the most that the state may take: bounded = '64 MB'"
+        raise error("invalid_option", option="bounded", detail=f'"{text}" is not true, false or a size', hint=hint)
+    return int(size[1]) * _SIZES[size[2]]

@@ -89,6 +89,7 @@ class AnswerStore:
         self._listing = listing or (lambda table_id: list_readable(folder.log, table_id))
         self.complete: set[int] = set()  # queries with an answer that is kept current on a user's request
         self.sleeping: set[int] = set()  # queries that the run plan leaves out
+        self.bounded: dict[int, int] = {}  # by query, how many bytes its state may have
         self._paused: set[int] = set()  # queries that Spark SQL evaluates, and does not for now
         self.reads_queries = False  # whether any query reads another one's answer
         self.reader_failures: dict[int, str] = {}  # of readers of joins, which have no answer of their own here
@@ -260,6 +261,7 @@ class AnswerStore:
         self._paused.discard(query_id)
         self.complete.discard(query_id)
         self.sleeping.discard(query_id)
+        self.bounded.pop(query_id, None)
         if self.answers.pop(query_id, None) is not None:
             self.touched.add(query_id)
 
@@ -268,6 +270,8 @@ class AnswerStore:
         self.spark_plans.pop(query_id, None)
         self.reader_failures.pop(query_id, None)
         self.operators[query_id] = whole.operator
+        if definition.bounded:
+            self.bounded[query_id] = definition.bounded
         if whole.spark is not None:
             self.spark_plans[query_id] = whole.spark
         plan, is_new = whole.kernel, query_id not in self.answers
@@ -373,6 +377,15 @@ class AnswerStore:
             self._fail(query_id, why)
         for query_id in self.slices.give_up(most_mb << 20):
             self._fail(query_id, f"the slices of its groups take more than {most_mb} MB with those of others")
+
+    def fail_unbounded(self, query_id: int, why: str) -> None:
+        """Fail a query that takes more than it may, and give up what it alone has."""
+        self._fail(query_id, why)
+        for state in self.states.values():
+            state.empty(query_id)
+        answer = self.answers.get(query_id)
+        if answer is not None and answer.plan.selection is not None and self.offset is not None:
+            answer.doubt(self.offset.data.get(answer.plan.selection.table_id, 0))
 
     def note_fill(self, query_id: int, most_rows: int) -> None:
         """Note whether more rows of an aggregate's history have no cells than these: then it is FILLING."""

@@ -220,6 +220,7 @@ class StandingQueries:
             # It goes through all queries, and most of what it finds can wait.
             if record.cycle % (self.intervals.trim_cycles * (1 + len(self.store.answers) // QUERIES_PER_TRIM)) == 0:
                 self._trim()
+            self._limit_bounded()
         if self._defined >= SETTLE_AFTER:
             # What a thousand definitions at a time leave behind lies between those that stay.
             self._defined = 0
@@ -229,6 +230,21 @@ class StandingQueries:
             if not self.snapshot_due:
                 self._write_snapshot(record.cycle)
         self._write_next_edge(record)
+
+    def _limit_bounded(self) -> None:
+        """Hold queries to the bytes that they may have: first what can be made again goes, then the query fails."""
+        with self._lock:
+            for query_id, most in self.store.bounded.items():
+                if self.memory_of(query_id) <= most:
+                    continue
+                self.ready.forget(query_id)
+                self.samples.forget(query_id)
+                for state in self.store.states.values():
+                    state.release(query_id)
+                used = self.memory_of(query_id)
+                if used > most:
+                    told = f"its state takes {used:,} bytes, more than the {most:,} of its option bounded"
+                    self.store.fail_unbounded(query_id, told)
 
     def _write_settled(self) -> bool:
         """Write cells to files that the next cycles leave alone, as many as a cycle has time for; whether it is to go on.

@@ -296,6 +296,18 @@ class SliceStore(OperatorState):
         for name, measure in self._used(query_id):
             self.families[name].doubt(measure)
 
+    def release(self, query_id: int) -> None:
+        for name in {name for name, _ in self._used(query_id)}:
+            self.families[name].release()
+
+    def empty(self, query_id: int) -> None:
+        for (name, measure), known in self._used(query_id).items():
+            if known.users == {query_id}:
+                self.families[name].give_up(measure)
+                self.families[name].renumber()
+        for family in self._of_results.get(query_id, {}).values():
+            family.empty()
+
     def memory_of(self, query_id: int) -> int:
         """Bytes of a query's measures and groups, divided evenly among the queries that use them."""
         of_results = sum(family.nbytes for family in self._of_results.get(query_id, {}).values())

@@ -16,6 +16,7 @@ from penstock.cycle.offset import Offset
 from penstock.errors import PenstockError, error, expect
 from penstock.expr.windows import FOREVER, AnyWindow, Bound, JoinWindows, RowsWindow, TimeWindow, Window
 from penstock.operators.aggregate.answer import AggregateAt
+from penstock.operators.aggregate.cell_estimate import count_groups, estimate_cells
 from penstock.operators.aggregate.correlated import with_inner
 from penstock.operators.aggregate.family import numbered_cells
 from penstock.operators.aggregate.final_panes import cells_bound, final_panes
@@ -34,6 +35,7 @@ from penstock.operators.base.finality import Classification
 from penstock.operators.base.log_access import LogAccess
 from penstock.operators.base.log_reader import LogReader
 from penstock.operators.base.view import AnswerOwner, QueryAt, View
+from penstock.operators.base.window_rows import SegmentsOf
 from penstock.operators.select.window_cut import WindowAt, WindowMatches, newest_counted
 from penstock.sql.plan import AggregatePlan, Plan
 from penstock.views.answer_store import AnswerStore
@@ -216,6 +218,12 @@ class AggregateView(View):
         found, window = views.query_at(query, mark)
         assert not isinstance(window, JoinWindows)
         return hold_aggregate(views, found, expect(AggregatePlan, found.state.plan), window, log)
+
+    def full_window_bytes(self, plan: Plan, state: CatalogState, segments_of: SegmentsOf) -> int | None:
+        asked = expect(AggregatePlan, plan)
+        groups = count_groups(family_of(asked), state.rows(asked.table_id))
+        found = estimate_cells(asked, segments_of(asked.table_id), groups)
+        return found.nbytes if found is not None else None
 
     def memory(self, store: AnswerStore, query_id: int) -> int:
         return store.slices.memory_of(query_id)

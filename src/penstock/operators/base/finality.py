@@ -176,6 +176,20 @@ def together(bounds: Iterable[StateBound]) -> StateBound:
     return StateBound("bounded", "; ".join(dict.fromkeys(b.reason for b in found)) or "nothing")
 
 
+_BOUNDING = {
+    "begin": "let BEGIN move with NOW, give an END, or give the table a retention",
+    "key": "group by static columns alone, or use a window instead of LATCH",
+    "aggregate": "use an approximate aggregate, or a window instead of LATCH",
+}
+
+
+def check_bounded(state: StateBound) -> None:
+    """Raise unbounded_state for a state that may grow without end."""
+    if state.growth != "bounded":
+        hint = _BOUNDING[state.clause.kind] if state.clause is not None else "leave out bounded"
+        raise error("unbounded_state", detail=state.reason, hint=hint)
+
+
 def check_has_final_rows(query: str, final: FinalRows) -> None:
     """Raise not_supported where no row of a query is ever final."""
     if final.when == "never":

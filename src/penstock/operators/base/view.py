@@ -18,6 +18,7 @@ from penstock.operators.aggregate.rollups.files import RollupFiles
 from penstock.operators.base.answer import AnswerAt
 from penstock.operators.base.finality import UNKNOWN, Classification
 from penstock.operators.base.log_access import LogAccess
+from penstock.operators.base.window_rows import SegmentsOf
 from penstock.operators.registry import part_of
 from penstock.operators.resample.sample_cache import SampleCache
 from penstock.operators.select.current_rows import CurrentRows
@@ -103,6 +104,10 @@ class View(ABC):
     def classify(self, plan: Plan, state: CatalogState) -> Classification:
         """When its rows are final, and what its state grows with."""
         return UNKNOWN
+
+    def full_window_bytes(self, plan: Plan, state: CatalogState, segments_of: SegmentsOf) -> int | None:
+        """About how many bytes its state takes once its windows are full; None where that cannot be told."""
+        return None
 
     def first_answer(self, views: AnswerOwner, query_id: int, after: int) -> int | None:
         """The first cycle after one that has an answer: those in which the query rested have none."""

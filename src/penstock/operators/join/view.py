@@ -21,11 +21,15 @@ from penstock.operators.base.finality import (
 )
 from penstock.operators.base.log_access import LogAccess
 from penstock.operators.base.view import AnswerOwner, QueryAt, View
+from penstock.operators.base.window_rows import SegmentsOf, full_window_rows
 from penstock.operators.join.answer import InputTable, JoinAt
 from penstock.sql.plan import JoinPlan, Plan
 from penstock.views.answer_store import AnswerStore
 from penstock.views.feed import Mark
 from penstock.views.retention import kept_from
+
+# What the list of results keeps of each: its times, and a log position per stream.
+_RESULT_BYTES, _POSITION_BYTES = 16, 8
 
 
 def join_at(views: AnswerOwner, query: QueryAt, windows: JoinWindows) -> JoinAt:
@@ -103,6 +107,13 @@ class JoinView(View):
         found, windows = views.query_at(query, mark)
         return join_at(views, found, expect(JoinWindows, windows))
 
+    def full_window_bytes(self, plan: Plan, state: CatalogState, segments_of: SegmentsOf) -> int | None:
+        """As if each reading of the first stream found one partner: how many it finds is not known before."""
+        join = plan.window_join
+        assert join is not None
+        rows = full_window_rows(join.inputs[0].window, segments_of(join.inputs[0].table_id))
+        return rows * (_RESULT_BYTES + _POSITION_BYTES * len(join.inputs)) if rows is not None else None
+
     def memory(self, store: AnswerStore, query_id: int) -> int:
         known = store.joins.queries[query_id]
         own = size_of(known.partners.blocks) + sum(results.nbytes for results in known.lists)
@@ -124,7 +135,7 @@ def _final_rows(plan: JoinPlan, state: CatalogState) -> FinalRows:
     upper = plan.bounds[0][-1]
     if plan.missing == "inner":
         return FinalRows("at once", "what has been found together stays together")
-    if upper is None:
+    if plan.missing not in ("left", "anti") or upper is None:
         return FinalRows("never", "a partner may come at any later time")
     reason = "with a partner at once; without one, once the watermark of the other stream has passed the join's window"
     final = final_by_watermark(reason, (plan.inputs[-1].table_id,), state)

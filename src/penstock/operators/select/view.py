@@ -17,6 +17,7 @@ from penstock.operators.base.finality import Classification, FinalRows, final_by
 from penstock.operators.base.log_access import LogAccess
 from penstock.operators.base.log_reader import LogReader
 from penstock.operators.base.view import AnswerOwner, Budget, QueryAt, View, only_strategy
+from penstock.operators.base.window_rows import SegmentsOf, full_window_rows
 from penstock.operators.select.answer import LastingAt, SelectAt
 from penstock.operators.select.current_rows import CurrentRows
 from penstock.operators.select.hold import HoldCache, HoldPositions
@@ -144,6 +145,12 @@ class SelectView(View):
         return Classification(
             _final_rows(asked, state), window_bound(asked.window, state.tables_by_id.get(asked.table_id))
         )
+
+    def full_window_bytes(self, plan: Plan, state: CatalogState, segments_of: SegmentsOf) -> int | None:
+        """A bit for each reading of the table."""
+        asked = expect(SelectPlan, plan)
+        rows = full_window_rows(asked.window, segments_of(asked.table_id))
+        return rows // 8 if rows is not None else None
 
     def memory(self, store: AnswerStore, query_id: int) -> int:
         return store.matches.memory_of(query_id)
