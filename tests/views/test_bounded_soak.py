@@ -5,18 +5,20 @@ Short by default. `make soak` plays two hours of readings, with new keys each se
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tests.support.examples import SOAK
 from tests.support.pipe import Pipe
 
-SECONDS = 7200 if SOAK else 48
+SECONDS = 7200 if SOAK else 60
 KEYS = 150  # new ones each second
 WINDOW = "BEGIN (NOW - 4 SECONDS) END (NOW)"
 BOUNDED = {
-    "rows": f"SELECT id, value FROM probes WHERE value > 2 {WINDOW}",
+    "selected": f"SELECT id, value FROM probes WHERE value > 2 {WINDOW}",
     "newest": "SELECT id, value FROM probes BEGIN (LAST 100 ROWS)",
     "groups": f"SELECT value, COUNT(*) AS n FROM probes GROUP BY value {WINDOW}",
     "panes": f"SELECT value, window_end, MAX(value) AS m FROM probes GROUP BY value, TUMBLE(1 SECOND) {WINDOW}",
-    "distinct": f"SELECT COUNT(DISTINCT value) AS n FROM probes {WINDOW}",
+    "different": f"SELECT COUNT(DISTINCT value) AS n FROM probes {WINDOW}",
     "held": f"SELECT id, value FROM probes WHERE (value > 2) FOR 2 SECONDS {WINDOW}",
     "latched": "SELECT place, MAX(value) AS m, COUNT(*) AS n FROM probes GROUP BY place, LATCH",
     "joined": f"SELECT a.value FROM probes a, probes b WHERE a.value = b.value WINDOW(a, b) = 1 SECOND {WINDOW}",
@@ -25,12 +27,14 @@ BOUNDED = {
     ),
 }
 GROWING = {
+    # With another key, so that they share no cells with those above.
     "by_key": "SELECT value, COUNT(*) AS n FROM probes GROUP BY value, LATCH",
-    "since": "SELECT value, COUNT(*) AS n FROM probes GROUP BY value BEGIN (START) END (NOW)",
+    "since": "SELECT place, value, COUNT(*) AS n FROM probes GROUP BY place, value BEGIN (START) END (NOW)",
 }
 
 
-def test_bounded_queries_stay_flat_while_a_twin_grows(pipe: Pipe) -> None:
+def test_bounded_queries_stay_flat_while_a_twin_grows(pipes: Callable[..., Pipe]) -> None:
+    pipe = pipes(cycles_keep=4)  # windows reach back from the oldest cycle that is kept
     pipe.set_intervals(trim_cycles=2, snapshot_cycles=10)
     pipe.probes()
     for name, question in BOUNDED.items():
@@ -50,8 +54,9 @@ def test_bounded_queries_stay_flat_while_a_twin_grows(pipe: Pipe) -> None:
             sizes[name].append(pipe.db.standing.memory_of(query_id))
     third = SECONDS // 3
     for name, found in sizes.items():
-        middle, end = max(found[third : 2 * third]), max(found[2 * third :])
+        begin, end = max(found[:third]), max(found[2 * third :])
+        print(f"{name}: {begin} bytes in the first third, {end} in the last")
         if name in BOUNDED:
-            assert end <= 1.25 * middle + 4096, (name, middle, end)
+            assert end <= 1.25 * begin + 4096, (name, begin, end)
         else:
-            assert end > 1.3 * middle, (name, middle, end)
+            assert end > 1.8 * begin, (name, begin, end)
