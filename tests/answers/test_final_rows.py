@@ -67,7 +67,9 @@ class Story:
         self.accepted: Accepted = {"probes": [], "doors": []}
         for table, field in (("probes", "value DOUBLE"), ("doors", "open DOUBLE")):
             options = VALID.format(f"{self.lateness[table]} SECONDS")
-            pipe.db.execute(f"CREATE TABLE {table} (id INT PRIMARY KEY, place TEXT, reading STREAM ({field})) {options}")
+            pipe.db.execute(
+                f"CREATE TABLE {table} (id INT PRIMARY KEY, place TEXT, reading STREAM ({field})) {options}"
+            )
             pipe.db.execute(f"INSERT INTO {table} VALUES (1, 'north', NULL), (2, 'south', NULL)")
         pipe.db.execute(f"CREATE QUERY high AS SELECT id, ts, value FROM probes WHERE value > 3 {EVER}")
         for name in names:

@@ -133,7 +133,9 @@ def test_silence_is_broken_by_pings_that_carry_the_cycle(
 class Surprising(FakeDatabase):
     """Its subscriptions fail in a way that no part of the server expects."""
 
-    def subscribe(self, name: str, from_cycle: int | None = None, changes: bool = False, final: bool = False) -> FakeSubscription:
+    def subscribe(
+        self, name: str, from_cycle: int | None = None, changes: bool = False, final: bool = False
+    ) -> FakeSubscription:
         class Surprise(FakeSubscription):
             def next(self, timeout_s: float) -> Event | None:
                 raise KeyError("a table of the inside")

@@ -151,7 +151,9 @@ class Connection:
         With `final`: each row once, when no later reading can change it.
         """
         wanted = {"changes": changes, "final": final}
-        return subscribe(self._transport, name, [key for key, is_on in wanted.items() if is_on], from_cycle, retry_for_s)
+        return subscribe(
+            self._transport, name, [key for key, is_on in wanted.items() if is_on], from_cycle, retry_for_s
+        )
 
     # Readings
 
@@ -307,9 +309,7 @@ class Query:
         """Definition, state and cost."""
         return self._connection.describe_query(self.name)
 
-    def subscribe(
-        self, changes: bool = False, from_cycle: int | None = None, final: bool = False
-    ) -> Iterator[Change]:
+    def subscribe(self, changes: bool = False, from_cycle: int | None = None, final: bool = False) -> Iterator[Change]:
         return self._connection.subscribe(self.name, changes=changes, from_cycle=from_cycle, final=final)
 
     def alter(self, begin: str | None = None, end: str | None = None) -> None:

@@ -17,7 +17,7 @@ ClausePlace = tuple[str, int]
 def clause_places(query: exp.Query) -> Mapping[ClausePlace, Span]:
     """By kind and place: each stream's BEGIN (its name in FROM where it has none), keys of GROUP BY, and aggregates."""
     found: list[tuple[ClausePlace, exp.Expr]] = []
-    begins = [node for node in query.find_all(BeginEnd)]
+    begins = list(query.find_all(BeginEnd))
     for place, table in enumerate(_tables(query)):
         own = [node for node in begins if _alias(node) == table.alias_or_name]
         general = [node for node in begins if _alias(node) is None]

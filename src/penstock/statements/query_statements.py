@@ -293,8 +293,10 @@ class BoundedState:
         needed = view_of(plan.operator).full_window_bytes(plan, state, lambda table_id: listings.segments(table_id, 0))
         if self.most and needed is not None and needed > self.most:
             detail = f"a full window takes about {needed:,} bytes, more than the {self.most:,} of bounded"
-            failure = error("over_budget", detail=detail, hint="make the window shorter, group by less, or allow more")
-            raise self.source.point(failure, self.option_at)
+            too_large = error(
+                "over_budget", detail=detail, hint="make the window shorter, group by less, or allow more"
+            )
+            raise self.source.point(too_large, self.option_at)
 
 
 def _check_cells(session: Session, plan: Plan, state: CatalogState) -> None:

@@ -73,9 +73,7 @@ def _invoke(session: Session, name: str, as_of: PastMoment, limit: int | None, f
     return said
 
 
-def subscribe(
-    session: Session, name: str, from_cycle: int | None, changes: bool, final: bool = False
-) -> Subscription:
+def subscribe(session: Session, name: str, from_cycle: int | None, changes: bool, final: bool = False) -> Subscription:
     """Push of a query's results, from the current answer on or from a kept cycle on; or of its rows once they are final."""
     definition = session.definition(name)
     session.wait_for_query(definition)

@@ -473,9 +473,7 @@ class StandingQueries:
         """The oldest kept cycle that has an answer of a query."""
         return self.next_answer(query_id, self.feed.oldest() - 1) or "still to come"
 
-    def invoke(
-        self, name: str, as_of: int | None = None, limit: int | None = None, only_final: bool = False
-    ) -> Result:
+    def invoke(self, name: str, as_of: int | None = None, limit: int | None = None, only_final: bool = False) -> Result:
         """The answer for the window as of the last cycle (or an older, kept one), or what of it is final."""
         self.wait_ready(name)
         budget, final = self.new_budget(), self.final_rows(name)

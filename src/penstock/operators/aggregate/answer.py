@@ -155,9 +155,7 @@ class AggregateAt(TableAnswer):
         # NOW has passed these panes for all readings that can still come, also where the passing sensors are silent.
         instant = replace(self.instant, window=window, now_us=max(self.now_us or 0, found.last))
         reach = self.reach if low >= span[0] else min(self.reach, self._first_reached(low))
-        part = replace(
-            self, plan=with_panes(self.plan, found), instant=instant, reach=reach, _answer=None, rollup=None
-        )
+        part = replace(self, plan=with_panes(self.plan, found), instant=instant, reach=reach, _answer=None, rollup=None)
         return part._computed()
 
     def _first_reached(self, low_us: int) -> int:

@@ -14,7 +14,15 @@ from penstock.expr.expression import Call, Column, Expr, Literal, is_static
 from penstock.expr.windows import FOREVER, TimeWindow, Window
 from penstock.operators.aggregate.partials.cell_sums import Panes
 from penstock.operators.aggregate.shape import measure_of
-from penstock.operators.base.finality import Clause, FinalRows, StateBound, final_by_watermark, together, while_kept, window_bound
+from penstock.operators.base.finality import (
+    Clause,
+    FinalRows,
+    StateBound,
+    final_by_watermark,
+    together,
+    while_kept,
+    window_bound,
+)
 from penstock.sql.plan import WINDOW_END, WINDOW_START, AggregatePlan
 from penstock.types import BOOLEAN, TIMESTAMP
 

@@ -157,7 +157,7 @@ def window_bound(window: Window, table: Table | None, place: int = 0) -> StateBo
     """What a state grows with that holds the readings inside a window; `place`: of the stream in FROM."""
     if isinstance(window, RowsWindow):
         return StateBound("bounded", f"{window.count} readings{' per sensor' if window.per_sensor else ''}")
-    if isinstance(window, TimeWindow) and window.slides:
+    if window.slides:
         return StateBound("bounded", "the readings inside the window")
     if window.ends:
         return StateBound("bounded", "the readings up to END")

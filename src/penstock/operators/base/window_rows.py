@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from penstock.expr.windows import RowsWindow, TimeWindow, Window
+from penstock.expr.windows import RowsWindow, Window
 from penstock.streams.log.segments import Segment, rows_within
 
 SegmentsOf = Callable[[int], Sequence[Segment]]
@@ -14,7 +14,7 @@ def full_window_rows(window: Window, segments: Sequence[Segment]) -> int | None:
     """None where it cannot be told: the window has no fixed length, or the log has no time yet."""
     if isinstance(window, RowsWindow):
         return None if window.per_sensor else window.count
-    if not isinstance(window, TimeWindow) or not window.slides or window.end.anchor != "now" or not segments:
+    if not window.slides or window.end.anchor != "now" or not segments:
         return None
     length_us = window.end.offset_us - window.begin.offset_us
     known_us = max(s.max_ts for s in segments) - min(s.min_ts for s in segments)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import partial
 
 from pyroaring import BitMap
@@ -41,9 +41,7 @@ def hold_select(
     def reader() -> LogReader:
         return log.reader(table, static, head)
 
-    of_time = {"watermark_us": mark.watermarks.get(table.id), "kept_from_us": kept_from(store, table)}
-    kind = SelectAt if plan.lasting is None else partial(LastingAt, **of_time)
-    return kind(
+    held = SelectAt(
         cycle=mark.cycle,
         query_id=query.id,
         plan=plan,
@@ -56,6 +54,12 @@ def hold_select(
         fresh=lambda: log.fresh(table, static),
         ready=ready,
     )
+    return held if plan.lasting is None else _lasting_at(held, mark.watermarks.get(table.id), kept_from(store, table))
+
+
+def _lasting_at(held: SelectAt, watermark_us: int | None, kept_from_us: int) -> LastingAt:
+    known = {each.name: getattr(held, each.name) for each in fields(held)}
+    return LastingAt(**known, watermark_us=watermark_us, kept_from_us=kept_from_us)
 
 
 def _matches(

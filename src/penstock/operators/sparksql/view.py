@@ -96,7 +96,9 @@ class SparkSqlView(View):
 
     def classify(self, plan: Plan, state: CatalogState) -> Classification:
         final = FinalRows("never", "Spark SQL evaluates it as a whole, and any row may be another one then")
-        return Classification(final, StateBound("unknown", "Spark SQL evaluates it as a whole and keeps its last answers"))
+        return Classification(
+            final, StateBound("unknown", "Spark SQL evaluates it as a whole and keeps its last answers")
+        )
 
     def runs(self, plan: Plan) -> str:
         return "window join, then Spark SQL" if plan.kernel is not None else "Spark SQL"

@@ -59,7 +59,9 @@ class JoinAggregateAt(TableAnswer):
     def final_to_us(self) -> int | None:
         marks = [mark for mark in self.join.watermarks if mark is not None]
         watermark_us = min(marks) if len(marks) == len(self.join.inputs) else None
-        return final_inside(self.join.windows.by_input[0], watermark_us, self.span[1] if self.span is not None else None)
+        return final_inside(
+            self.join.windows.by_input[0], watermark_us, self.span[1] if self.span is not None else None
+        )
 
     def final_rows(self) -> pa.Table:
         return self._panes_ending(None, self._slides_from())
