@@ -51,7 +51,10 @@ class Deduplicate:
 
 @dataclass(frozen=True, slots=True)
 class TableOptions:
-    """What WITH (...) says about a sensor table. language.md, "Time and order"."""
+    """What WITH (...) says about a sensor table. language.md, "Time and order".
+
+    `watermark_us` is the watermark at the moment when `lateness_us` was last changed: it never steps back.
+    """
 
     time: Literal["transaction", "valid"] = "transaction"
     out_of_order: Literal["refuse", "clamp", "accept"] = "refuse"
@@ -61,6 +64,8 @@ class TableOptions:
     always_on: bool = False
     discover: bool = False
     deduplicate: Deduplicate | None = None
+    lateness_us: int | None = None
+    watermark_us: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +131,8 @@ class QueryDefinition:
     `start_us` is START: the query's NOW when it was registered; None where no time was known yet. `strategy` says how
     its answer is kept where a statement chose that (STRATEGIES); None: the cheapest is found by cost. `quarantined` says
     why it was taken out of the cycles; such a query is paused, too, until it is resumed. Cycles do not evaluate a `sleeping`
-    one, because no client uses it: the run plan says so.
+    one, because no client uses it: the run plan says so. `bounded`: a promise that its state does not grow without end, and how many
+    bytes it may have at most; 0: as many as it takes; None: there is no promise.
     """
 
     id: int
@@ -143,6 +149,7 @@ class QueryDefinition:
     strategy: str | None = None
     quarantined: str | None = None
     sleeping: bool = False
+    bounded: int | None = None
 
     @property
     def plan(self) -> dict[str, object]:

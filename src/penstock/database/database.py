@@ -344,14 +344,21 @@ class Database(Parts):
     # -- answers
 
     def invoke(
-        self, name: str, as_of: int | str | AsOf | None = None, limit: int | None = None, offset: int = 0
+        self,
+        name: str,
+        as_of: int | str | AsOf | None = None,
+        limit: int | None = None,
+        offset: int = 0,
+        final: bool = False,
     ) -> Result:
-        """The answer of a standing query for its window as of the last cycle, an older one, or a past time."""
-        return invoke(self, name, as_of, limit, offset)
+        """The answer of a standing query for its window as of the last cycle, an older one, or a past time; or its final rows."""
+        return invoke(self, name, as_of, limit, offset, final)
 
-    def subscribe(self, name: str, from_cycle: int | None = None, changes: bool = False) -> Subscription:
-        """Push of a query's results, from the current answer on or from a kept cycle on."""
-        return subscribe(self, name, from_cycle, changes)
+    def subscribe(
+        self, name: str, from_cycle: int | None = None, changes: bool = False, final: bool = False
+    ) -> Subscription:
+        """Push of a query's results, from the current answer on or from a kept cycle on; or of its rows once they are final."""
+        return subscribe(self, name, from_cycle, changes, final)
 
     # -- about itself
 

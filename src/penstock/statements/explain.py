@@ -14,7 +14,8 @@ from penstock.expr.evaluate import evaluate_static
 from penstock.expr.lazy_factors import costly_factors
 from penstock.operators.aggregate.explain import result_slice_lines, scalar_slice_lines, slice_lines
 from penstock.operators.aggregate.rollups.notices import plan_lines, rollup_lines
-from penstock.operators.base.view import filled_text, unheeded
+from penstock.operators.base.finality import worth_lines
+from penstock.operators.base.view import classify, filled_text, unheeded
 from penstock.operators.sparksql.replan import with_text
 from penstock.sql import statements as st
 from penstock.sql.explain.notation import amount, show
@@ -65,6 +66,7 @@ def explain(session: Session, statement: st.Explain) -> Result:
         with session.standing.locked() as store:
             heard = [_coverage(store, use) for use in looks_of(plan)]
         lines = [
+            *worth_lines(classify(plan, state)),
             *dict.fromkeys(line for line in heard if line is not None),
             *_kept(session, statement.target),
             *_ran(session, statement.target),

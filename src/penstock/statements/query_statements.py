@@ -28,14 +28,16 @@ from penstock.operators.aggregate.cell_estimate import check_cells_fit, count_gr
 from penstock.operators.aggregate.finish_times import FinishCost, check_mining_fits
 from penstock.operators.aggregate.rollups.rollup_read import find_match
 from penstock.operators.aggregate.shape import family_of
+from penstock.operators.base.finality import check_bounded
 from penstock.operators.base.log_reader import LogReader, read_log
-from penstock.operators.base.view import unheeded
+from penstock.operators.base.view import classify, unheeded, view_of
 from penstock.operators.join.buffer_budget import check_join_fits
 from penstock.operators.join.readers import check_readers
 from penstock.operators.sparksql.moments import all_streams, now_of_plan
 from penstock.settings import Settings
 from penstock.sql import statements as st
-from penstock.sql.definitions import query_facts
+from penstock.sql.clause_places import ClausePlace, clause_places
+from penstock.sql.definitions import bounded_named, query_facts
 from penstock.sql.parse import parse_select
 from penstock.sql.plan import (
     AggregatePlan,
@@ -51,6 +53,7 @@ from penstock.sql.plan import (
 from penstock.sql.planning.aggregate.windows import registered
 from penstock.sql.planning.planner import reads_of
 from penstock.sql.planning.shapes import ShapedText
+from penstock.sql.positions import Span
 from penstock.sql.scope import fold
 from penstock.sql.window_clauses import retargeted
 from penstock.statements.select import plan_of
@@ -132,6 +135,10 @@ def register(
 
 def _asked_for(query: Mapping[str, Any], owner: str | None) -> RequestedQuery:
     facts = {"owner": owner} | {n: query[n] for n in ("owner", "description", "strategy") if query.get(n)}
+    try:
+        facts |= {"bounded": bounded_named(str(query["bounded"]))} if query.get("bounded") is not None else {}
+    except PenstockError as failure:
+        return RequestedQuery(query["name"], failure)
     return RequestedQuery(query["name"], query["sql"], facts)
 
 
@@ -232,8 +239,10 @@ def _planned(
     for kind, names in (("query", state.queries), ("table", state.tables), ("rollup", state.rollups)):
         if query.name in names:
             raise error("already_exists", kind=kind, name=query.name)
+    promise = BoundedState.of(query, asks)
     plan = asks.plan if isinstance(asks, ShapedText) else _plan_new(session, asks, state)
     check_window(session.settings, plan)
+    promise.check(session, plan, state)
     tables, queries, functions = reads_of(plan, state)
     if evaluated_by_spark(plan) and plan.spark is not None:
         session.wait_for_own_writes()
@@ -251,6 +260,47 @@ def _planned(
     text = plan_text(stored(plan))
     new = QueryDefinition(0, query.name, asks.sql, text, tables, queries, functions, start_us, **query.facts)
     return new, notices
+
+
+@dataclass(frozen=True, slots=True)
+class BoundedState:
+    """What the option `bounded` promises (None: nothing), and where the clauses stand that could break it."""
+
+    most: int | None = None
+    places: Mapping[ClausePlace, Span] = field(default_factory=dict)
+    source: st.SourceText | None = None
+    option_at: Span | None = None
+
+    @staticmethod
+    def of(query: RequestedQuery, asks: st.Select | ShapedText) -> BoundedState:
+        """Of a question that is not planned yet: planning spends its tree."""
+        most, statement = query.facts.get("bounded"), query.statement
+        if most is None:
+            return BoundedState()
+        select = parse_select(asks.sql) if isinstance(asks, ShapedText) else asks
+        options = statement.options if isinstance(statement, st.CreateQuery) else ()
+        at = next((option.at for option in options if option.name == "bounded"), None)
+        return BoundedState(most, clause_places(select.query), select.source, at)
+
+    def check(self, session: Session, plan: Plan, state: CatalogState) -> None:
+        """Raise unbounded_state, or over_budget where a full window would not fit."""
+        if self.most is None or self.source is None:
+            return
+        bound = classify(plan, state).state
+        try:
+            check_bounded(bound)
+        except PenstockError as failure:
+            clause = bound.clause
+            at = self.places.get((clause.kind, clause.place)) if clause is not None else None
+            raise self.source.point(failure, at or self.option_at) from None
+        listings = session.standing.listings
+        needed = view_of(plan.operator).full_window_bytes(plan, state, lambda table_id: listings.segments(table_id, 0))
+        if self.most and needed is not None and needed > self.most:
+            detail = f"a full window takes about {needed:,} bytes, more than the {self.most:,} of bounded"
+            too_large = error(
+                "over_budget", detail=detail, hint="make the window shorter, group by less, or allow more"
+            )
+            raise self.source.point(too_large, self.option_at)
 
 
 def _check_cells(session: Session, plan: Plan, state: CatalogState) -> None:
@@ -437,10 +487,13 @@ def _alter(session: Session, statement: st.AlterQuery) -> Plan | None:
         raise error("not_supported", feature="another window for a query with LATCH", hint=hint)
     changed = retargeted(definition.sql, statement, _unsaid(before))
     try:
-        plan = plan_of(session, parse_select(changed.text), standing=True)
+        select = parse_select(changed.text)
+        promise = BoundedState(definition.bounded, clause_places(select.query), select.source)
+        plan = plan_of(session, select, standing=True)
         check_window(session.settings, plan)
         if _is_longer(plan, before):
             _check_cells(session, plan, session.catalog.state)
+        promise.check(session, plan, session.catalog.state)
         if before.pure_join is not None:
             check_readers(statement.name, plan, session.catalog.state)
     except PenstockError as failure:

@@ -19,6 +19,7 @@ from penstock.catalog.definition_json import changed_by_run_plan
 from penstock.catalog.journal import JournalReader
 from penstock.catalog.model import Entry, QueryDefinition, Table
 from penstock.catalog.state import CatalogState
+from penstock.catalog.watermark import watermark_of
 from penstock.cycle.commit_files import CommitRecord, ResultRow, result_batch
 from penstock.cycle.cut import FirstNeeded, SegmentsOf
 from penstock.cycle.folder import DataFolder
@@ -89,6 +90,7 @@ class AnswerStore:
         self._listing = listing or (lambda table_id: list_readable(folder.log, table_id))
         self.complete: set[int] = set()  # queries with an answer that is kept current on a user's request
         self.sleeping: set[int] = set()  # queries that the run plan leaves out
+        self.bounded: dict[int, int] = {}  # by query, how many bytes its state may have
         self._paused: set[int] = set()  # queries that Spark SQL evaluates, and does not for now
         self.reads_queries = False  # whether any query reads another one's answer
         self.reader_failures: dict[int, str] = {}  # of readers of joins, which have no answer of their own here
@@ -260,6 +262,7 @@ class AnswerStore:
         self._paused.discard(query_id)
         self.complete.discard(query_id)
         self.sleeping.discard(query_id)
+        self.bounded.pop(query_id, None)
         if self.answers.pop(query_id, None) is not None:
             self.touched.add(query_id)
 
@@ -268,6 +271,8 @@ class AnswerStore:
         self.spark_plans.pop(query_id, None)
         self.reader_failures.pop(query_id, None)
         self.operators[query_id] = whole.operator
+        if definition.bounded:
+            self.bounded[query_id] = definition.bounded
         if whole.spark is not None:
             self.spark_plans[query_id] = whole.spark
         plan, is_new = whole.kernel, query_id not in self.answers
@@ -376,6 +381,15 @@ class AnswerStore:
             why = f"the slices of its groups have grown, and take more than {most_mb} MB with those of others"
             self._fail(query_id, why)
 
+    def fail_unbounded(self, query_id: int, why: str) -> None:
+        """Fail a query that takes more than it may, and give up what it alone has."""
+        self._fail(query_id, why)
+        for state in self.states.values():
+            state.empty(query_id)
+        answer = self.answers.get(query_id)
+        if answer is not None and answer.plan.selection is not None and self.offset is not None:
+            answer.doubt(self.offset.data.get(answer.plan.selection.table_id, 0))
+
     def note_fill(self, query_id: int, most_rows: int) -> None:
         """Note whether more rows of an aggregate's history have no cells than these: then it is FILLING."""
         answer, rows = self.answers.get(query_id), 0
@@ -437,6 +451,18 @@ class AnswerStore:
             newest = newest[: len(mask)][mask[: len(newest)]]
         latest = int(newest.max(initial=NEVER))
         return latest if latest > NEVER else None
+
+    def watermarks(self) -> dict[int, int]:
+        """By table, before which time no reading can come any more. Tables without a watermark are not there."""
+        found = {}
+        for table_id, times in self.newest.items():
+            newest_us = int(times.max(initial=NEVER))
+            watermark_us = watermark_of(
+                self.state.tables_by_id[table_id].options, newest_us if newest_us > NEVER else None
+            )
+            if watermark_us is not None:
+                found[table_id] = watermark_us
+        return found
 
     def passing(self, table_id: int, predicate: Expr) -> npt.NDArray[np.bool_]:
         """Which static versions a predicate lets through, by vid."""

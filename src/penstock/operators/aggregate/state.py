@@ -265,7 +265,7 @@ class SliceStore(OperatorState):
         sizes = self._sizes()
         self._bytes = sum(sizes.values())
         # After a start, nothing has grown yet.
-        usual = self._usual = sizes.copy() if self._usual is None else self._usual
+        usual: Mapping[MeasureStore | ResultsFamily, float] = sizes if self._usual is None else self._usual
         if self._bytes + self.edges.nbytes + self.large.nbytes + self.series.nbytes > most_bytes:
             self.edges.clear()
             for family in self.families.values():
@@ -328,6 +328,18 @@ class SliceStore(OperatorState):
         """Something failed while a query's rows were read: everything is sliced again."""
         for name, measure in self._used(query_id):
             self.families[name].doubt(measure)
+
+    def release(self, query_id: int) -> None:
+        for name in {name for name, _ in self._used(query_id)}:
+            self.families[name].release()
+
+    def empty(self, query_id: int) -> None:
+        for (name, measure), known in self._used(query_id).items():
+            if known.users == {query_id}:
+                self.families[name].give_up(measure)
+                self.families[name].renumber()
+        for family in self._of_results.get(query_id, {}).values():
+            family.empty()
 
     def memory_of(self, query_id: int) -> int:
         """Bytes of a query's measures and groups, divided evenly among the queries that use them."""

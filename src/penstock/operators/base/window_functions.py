@@ -43,6 +43,7 @@ class Partitions:
     def values(self, call: WindowCall) -> Ints | np.ndarray:
         """The value of a rank per row, in the order of the rows."""
         at = np.arange(len(self.places))
+        found: Ints | np.ndarray
         match call.function:
             case "row_number":
                 found = at - self.begins + 1

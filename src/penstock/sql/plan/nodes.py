@@ -163,6 +163,11 @@ class KernelPlan(Plan):
         return 0
 
     @property
+    def final_lag_us(self) -> int | None:
+        """How much older than the watermark rows are that become final. None: no state has to wait for that."""
+        return None
+
+    @property
     def fill(self) -> Fill:
         return "always"
 
@@ -234,6 +239,10 @@ class SelectPlan(KernelPlan):
     def lookback_us(self) -> int:
         """Rows before the window say since when a condition lasts."""
         return self.lasting.us if self.lasting is not None else 0
+
+    @property
+    def final_lag_us(self) -> int | None:
+        return 0 if self.lasting is not None else None
 
     @property
     def uses(self) -> tuple[StreamUse, ...]:
@@ -334,12 +343,22 @@ class JoinPlan(KernelPlan):
         return *of_inputs, *((0, c) for c in chain(self.conditions, *(t.conditions for t in self.tables)))
 
     @property
+    def final_lag_us(self) -> int | None:
+        return self.bounds[0][1] if self.missing != "inner" else None
+
+    @property
     def tables_read(self) -> frozenset[int]:
         return frozenset({each.table_id for each in self.tables} | {each.table_id for each in self.inputs})
 
     @property
     def windows(self) -> AnyWindow:
         return JoinWindows(tuple(i.window for i in self.inputs))
+
+
+def max_or_none(values: Iterable[int | None]) -> int | None:
+    """The largest; None where one is."""
+    found = list(values)
+    return None if None in found else max((value for value in found if value is not None), default=None)
 
 
 WINDOW_START = "window_start"
@@ -512,6 +531,11 @@ class JoinAggregatePlan(Plan):
     @property
     def over_results(self) -> AggregatePlan:
         return self.top
+
+    @property
+    def reach_us(self) -> int | None:
+        """How much older than a result its oldest tuple may be; None: any time."""
+        return max_or_none(bound for row in self.join.bounds for bound in row)
 
     @property
     def scalars(self) -> tuple[ScalarSubquery, ...]:

@@ -71,6 +71,9 @@ def plan_query(
     if select.as_of is not None:
         hint = "AS OF stands in SELECT * FROM a standing query"
         raise point(error("not_supported", feature="AS OF here", hint=hint), select.source.text, select.as_of.at)
+    if select.final_at is not None:
+        hint = "FINAL stands in SELECT * FROM a standing query"
+        raise point(error("not_supported", feature="FINAL here", hint=hint), select.source.text, select.final_at)
     bound = bind_query(select, state, standing, system_tables, spent)
     latched = check_latch(bound, standing)
     check_within(bound)
