@@ -126,7 +126,8 @@ class QueryDefinition:
     `start_us` is START: the query's NOW when it was registered; None where no time was known yet. `strategy` says how
     its answer is kept where a statement chose that (STRATEGIES); None: the cheapest is found by cost. `quarantined` says
     why it was taken out of the cycles; such a query is paused, too, until it is resumed. Cycles do not evaluate a `sleeping`
-    one, because no client uses it: the run plan says so.
+    one, because no client uses it: the run plan says so. `branches` are the numbers of the queries that find its rows, one per
+    branch of its plan: they are derived from it (`catalog.branches`) and have its name. Such a query is the `branch_of` another.
     """
 
     id: int
@@ -143,6 +144,13 @@ class QueryDefinition:
     strategy: str | None = None
     quarantined: str | None = None
     sleeping: bool = False
+    branches: tuple[int, ...] = ()
+    branch_of: int | None = None
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """Its own number and those of its branches."""
+        return (self.id, *self.branches)
 
     @property
     def plan(self) -> dict[str, object]:

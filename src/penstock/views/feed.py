@@ -45,13 +45,17 @@ class ResampleMark:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """One committed cycle: its end, NOW of each valid-time stream that a query reads, joins and queries with RESAMPLE."""
+    """One committed cycle: its end, NOW of each valid-time stream that a query reads, joins and queries with RESAMPLE.
+
+    `clocks`: NOW of the queries for which several streams decide it, beside joins.
+    """
 
     cycle: int
     end: Offset
     nows: StreamClocksAt
     joins: dict[int, JoinMark] = field(default_factory=dict)
     resampled: dict[int, ResampleMark] = field(default_factory=dict)
+    clocks: dict[int, int | None] = field(default_factory=dict)
 
 
 class CommitFeed:

@@ -39,6 +39,12 @@ EXAMPLES: dict[str, list[str]] = {
         f"SELECT a.n, RESAMPLE(b.n, 5 SECONDS, PREVIOUS) AS m FROM a, b WHERE a.id = b.id {MINUTE}",
         f"SELECT a.n, RESAMPLE(b.v, 3 SECONDS, MEAN) AS v FROM a, b WHERE a.id = b.id AND a.v > 2 {MINUTE}",
     ],
+    "union": [
+        f"SELECT n, v FROM a {MINUTE} UNION ALL SELECT n, v FROM b {MINUTE}",
+        f"SELECT n, ts FROM a WHERE v > 2 UNION ALL SELECT v, ts FROM a WHERE place <> 'south' {MINUTE}"
+        " UNION ALL SELECT 7, ts FROM b BEGIN (LAST 4 ROWS)",
+        f"SELECT id, n FROM a WHERE place = 'west' {MINUTE} UNION ALL SELECT id, n FROM b WHERE v > 2 FOR 5 SECONDS {MINUTE}",
+    ],
     "sparksql": [
         f"SELECT n, v FROM a {MINUTE} ORDER BY v DESC, n LIMIT 4",
         f"SELECT id, n, RANK() OVER (PARTITION BY id ORDER BY v) AS r FROM a {MINUTE}",
