@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from penstock.database.database import Database
 from penstock.settings import Settings
 from tests.support.local_engine import LocalEngine
@@ -48,9 +46,6 @@ def test_silence_alone_raises_the_alarm(tmp_path: Path) -> None:
         db.stop()
 
 
-@pytest.mark.xfail(
-    strict=True, reason="a condition on the first stream alone is not tested where that stream comes last"
-)
 def test_a_condition_of_on_about_the_left_side_alone_decides_who_has_a_partner(tmp_path: Path) -> None:
     pipe = Pipe(tmp_path / "data")
     pipe.probes("WITH (time = 'valid')")
