@@ -12,7 +12,7 @@ from penstock.types import Type
 
 @dataclass(frozen=True, slots=True)
 class UnionPlan(Plan):
-    """The rows of all branches, as often as each has them.
+    """The rows of all branches, as often as each has them. They are selections, or the joins of one question.
 
     A row enters and leaves as it does in its branch. NOW is the smallest of all streams, and the same for all branches.
     Late rows are those of the branches. All branches have the same columns.

@@ -1,4 +1,7 @@
-"""When UNION ALL runs in the cycle: all of its SELECTs select single readings of one stream."""
+"""What runs in the cycle as several branches: UNION ALL of selections of one stream each, and two window joins together.
+
+A path with BOTH WAYS is one join per direction. A FULL JOIN is the LEFT JOIN and the rows of the right side without a partner.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from penstock.operators.union.plan import UnionPlan
 from penstock.sql.binding.context import BoundQuery
 from penstock.sql.kernel_expressions import NotCovered
 from penstock.sql.plan import SelectPlan
+from penstock.sql.planning.join.planner import has_join_branches, join_branches
 from penstock.sql.planning.rules import PlanRule
 from penstock.sql.planning.selection import select_plan
 
@@ -20,10 +24,12 @@ MOST_BRANCHES = 64
 
 
 def applies(bound: BoundQuery) -> bool:
-    return _is_union_all(bound.query)
+    return _is_union_all(bound.query) or has_join_branches(bound)
 
 
 def plan(bound: BoundQuery, state: CatalogState) -> UnionPlan:
+    if not _is_union_all(bound.query):
+        return UnionPlan(join_branches(bound))
     selects = list(_selects(bound.query))
     if len(selects) > MOST_BRANCHES:
         raise NotCovered(f"UNION ALL of more than {MOST_BRANCHES} SELECTs runs as Spark SQL")
