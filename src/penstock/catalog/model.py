@@ -132,7 +132,8 @@ class QueryDefinition:
     its answer is kept where a statement chose that (STRATEGIES); None: the cheapest is found by cost. `quarantined` says
     why it was taken out of the cycles; such a query is paused, too, until it is resumed. Cycles do not evaluate a `sleeping`
     one, because no client uses it: the run plan says so. `bounded`: a promise that its state does not grow without end, and how many
-    bytes it may have at most; 0: as many as it takes; None: there is no promise.
+    bytes it may have at most; 0: as many as it takes; None: there is no promise. `branches` are the numbers of the queries that find its
+    rows, one per branch of its plan: they are derived from it (`catalog.branches`) and have its name. Such a query is the `branch_of` another.
     """
 
     id: int
@@ -150,6 +151,13 @@ class QueryDefinition:
     quarantined: str | None = None
     sleeping: bool = False
     bounded: int | None = None
+    branches: tuple[int, ...] = ()
+    branch_of: int | None = None
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """Its own number and those of its branches."""
+        return (self.id, *self.branches)
 
     @property
     def plan(self) -> dict[str, object]:

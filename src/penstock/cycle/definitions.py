@@ -67,6 +67,8 @@ class Definitions:
         if _JUMPED in changed:  # over lines that are gone: any query may be another one
             changed |= before.keys() | self.state.queries_by_id.keys()
             changed.discard(_JUMPED)
+        for known in (before, self.state.queries_by_id):
+            changed |= {branch for q in changed if q in known for branch in known[q].branches}
         for query_id in changed:
             self._plans.remove(query_id)
         for gathered in self._changes:

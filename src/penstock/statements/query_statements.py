@@ -248,8 +248,9 @@ def _planned(
         session.wait_for_own_writes()
         with session.statements.turn("heavy"):
             session.evaluator.admit(plan.spark, coming)
-    if plan.window_join is not None:
-        check_join_fits(plan.window_join, session.folder.log, session.settings)
+    for join in (each.window_join for each in plan.branches or (plan,)):
+        if join is not None:
+            check_join_fits(join, session.folder.log, session.settings)
     _check_cells(session, plan, state)
     start_us = _start_of(session, plan, state)
     # After the wait for own writes: a notice may depend on a table's NOW.
@@ -259,6 +260,8 @@ def _planned(
     plan = registered(plan, f"{query.name}@{state.position}", start_us)
     text = plan_text(stored(plan))
     new = QueryDefinition(0, query.name, asks.sql, text, tables, queries, functions, start_us, **query.facts)
+    if plan.branches:
+        new = replace(new, branches=(0,) * len(plan.branches))  # the catalog gives them their numbers, too
     return new, notices
 
 

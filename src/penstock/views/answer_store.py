@@ -497,7 +497,7 @@ class AnswerStore:
         return self.offset.now_us - int(heard.max(initial=NEVER)) > table.options.idle_us
 
     def query_now(self, answer: QueryState) -> int | None:
-        return self.now_of_streams([(u.table_id, u.static_predicate) for u in stream_uses(answer.plan)])
+        return self.now_of_streams(answer.plan.clocks)
 
     def now_of_streams(self, streams: Sequence[tuple[int, Expr | None]]) -> int | None:
         """NOW of a query: the smallest over its streams; those that are idle do not hold it back."""

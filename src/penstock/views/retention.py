@@ -119,6 +119,8 @@ def now_at(store: AnswerStore, mark: Mark, query_id: int, answer: QueryState) ->
     """A query's NOW at a kept cycle."""
     if answer.plan.window_join is not None:
         return mark.joins[query_id].now_us if query_id in mark.joins else None
+    if len(answer.plan.clocks) > 1:
+        return mark.clocks.get(query_id)
     (use,) = answer.plan.uses
     table = store.state.tables_by_id.get(use.table_id)
     if table is None:

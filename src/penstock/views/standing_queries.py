@@ -324,9 +324,10 @@ class StandingQueries:
                 {query_id: self._join_mark(query_id) for query_id in store.window_index.joins},
                 resample_marks(store),
                 store.watermarks(),
+                {query_id: store.query_now(store.answers[query_id]) for query_id in store.window_index.clocked},
             )
             self.feed.append(mark)
-            self.finished = frozenset(q for q in store.window_index.ending if self._is_finished(q, mark))
+            self.finished = self._finished(mark)
             self._torn = False
 
     def _move_on(self) -> None:
@@ -379,6 +380,13 @@ class StandingQueries:
     def _join_mark(self, query_id: int) -> JoinMark:
         results = self.store.joins.queries[query_id].results
         return JoinMark(results.generation, results.count, self.store.query_now(self.store.answers[query_id]))
+
+    def _finished(self, mark: Mark) -> frozenset[int]:
+        """The queries with windows that have closed for good; one with branches, if all of these are such."""
+        found = {q for q in self.store.window_index.ending if self._is_finished(q, mark)}
+        known = self.store.state.queries_by_id
+        above = {whole for q in found if (whole := known[q].branch_of) is not None}
+        return frozenset(found | {q for q in above if found.issuperset(known[q].branches)})
 
     def _is_finished(self, query_id: int, mark: Mark) -> bool:
         answer = self.store.answers[query_id]

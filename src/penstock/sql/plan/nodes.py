@@ -43,6 +43,8 @@ class StreamUse:
     window: Window
 
 
+StreamClock = tuple[int, Expr | None]  # a table, and which of its sensors
+
 # When cycles read the history of a new or changed query: each time; only for a new one; only a long one; never. Answers
 # read the history that cycles do not.
 Fill = Literal["always", "once", "long", "never"]
@@ -113,6 +115,11 @@ class Plan(ABC):
         return None
 
     @property
+    def branches(self) -> tuple[KernelPlan, ...]:
+        """Plans of queries of their own, the answers of which together are its answer (`catalog.branches`)."""
+        return ()
+
+    @property
     def functions(self) -> tuple[str, ...]:
         """The user's functions that it calls."""
         return ()
@@ -146,6 +153,11 @@ class KernelPlan(Plan):
     @abstractmethod
     def row_conditions(self) -> tuple[tuple[int, Expr], ...]:
         """What the cycle decides for each row, with the table that the rows are of; 0 for combinations of rows."""
+
+    @property
+    def clocks(self) -> tuple[StreamClock, ...]:
+        """The streams of which the smallest NOW is that of its answer."""
+        return tuple((use.table_id, use.static_predicate) for use in self.uses)
 
     @property
     def windows(self) -> AnyWindow:
@@ -200,7 +212,8 @@ class SelectPlan(KernelPlan):
 
     A row enters in the cycle that reads it from the log and leaves with the window. Late rows enter when
     they come, if their time lies inside. `static_predicate` is decided per sensor, before any reading.
-    With `lasting` rows also leave and come back when a late row breaks or mends what has to last.
+    With `lasting` rows also leave and come back when a late row breaks or mends what has to last. `beside` are other streams
+    that hold back its NOW, as in a branch of UNION ALL.
     """
 
     operator: ClassVar[str] = "select"
@@ -210,10 +223,15 @@ class SelectPlan(KernelPlan):
     static_predicate: Expr | None = None
     stream_predicate: Expr | None = None
     lasting: Lasting | None = None
+    beside: tuple[StreamClock, ...] = ()
 
     @property
     def columns(self) -> tuple[tuple[str, Type], ...]:
         return _columns(self.outputs)
+
+    @property
+    def clocks(self) -> tuple[StreamClock, ...]:
+        return tuple(dict.fromkeys([(self.table_id, self.static_predicate), *self.beside]))
 
     @property
     def selection(self) -> SelectPlan:

@@ -247,6 +247,9 @@ _OPTIONS = Codec(
 _CALL = _row(
     nodes.AggregateCall, function=_PLAIN, arguments=_each(_EXPR), type=_TYPE, parameter=_PARAMETER, options=_OPTIONS
 )
+_CLOCKS = _each(
+    Codec(lambda clock: [clock[0], _maybe(_EXPR).write(clock[1])], lambda data: (data[0], _maybe(_EXPR).read(data[1])))
+)
 _LASTING = _record(nodes.Lasting, Part("us", "us", _PLAIN), Part("beside", "beside", _maybe(_EXPR)))
 _PLANS = {
     nodes.SelectPlan.operator: _record(
@@ -257,6 +260,7 @@ _PLANS = {
         Part("static_predicate", "static", _maybe(_EXPR)),
         Part("stream_predicate", "stream", _maybe(_EXPR)),
         Part("lasting", "lasting", _LASTING, sparse=True),
+        Part("beside", "beside", _CLOCKS, sparse=True),
     ),
     nodes.JoinPlan.operator: _record(
         nodes.JoinPlan,
