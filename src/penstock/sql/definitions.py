@@ -113,6 +113,8 @@ def bind_create_function(statement: st.CreateFunction) -> Function:
     names = [p.name for p in statement.parameters]
     if len(set(names)) != len(names):
         statement.refuse(statement.name_at, "two parameters have the same name")
+    if statement.state is not None and not names:
+        statement.refuse(statement.name_at, "an aggregate has a parameter", "COUNT(*) counts rows")
     return Function(
         statement.name,
         statement.parameters,
@@ -120,6 +122,7 @@ def bind_create_function(statement: st.CreateFunction) -> Function:
         statement.body,
         statement.language,
         statement.vectorised,
+        statement.state,
     )
 
 

@@ -140,12 +140,15 @@ class CreateTable(Statement):
 
 @dataclass(frozen=True, slots=True)
 class CreateFunction(Statement):
+    """With a `state` it is CREATE AGGREGATE."""
+
     name: str
     parameters: tuple[Field, ...]
     returns: Type
     language: str
     body: str
     vectorised: bool = False
+    state: Type | None = None
     or_replace: bool = False
     if_not_exists: bool = False
 

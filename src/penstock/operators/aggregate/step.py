@@ -142,11 +142,16 @@ class AggregateStep:
             measures = tuple(members.measures)
             try:
                 sliced = slice_family(family, measures, rows, chosen, min(members.widths))
+                partials = {measure_name(m): m.make() for m in measures}
+                for partial, cells in zip(partials.values(), sliced.cells, strict=True):
+                    partial.condense(cells.state)
+            except PenstockError as failure:
+                yield from self._failed(family, failure, batch.first)
+                continue
             except pa.ArrowException as failure:
                 # A plan of an older version that would not be made any more; answers of other families are not affected.
                 yield from self._failed(family, error("internal_error", detail=f"slices: {failure}"), batch.first)
                 continue
-            partials = {measure_name(m): m.make() for m in measures}
             data = payload.to_bytes(family_name(family), partials, [(first, end)], sliced.keys, sliced.cells)
             yield self._table_id, "slices", len(found), batch.first, data
 

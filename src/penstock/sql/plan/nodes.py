@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, ClassVar, Literal, Self
 
+from penstock.catalog.model import Function
 from penstock.expr.expression import Expr, UserCall, calls_user, walk
 from penstock.expr.windows import AnyWindow, JoinWindows, TimeWindow, Window
 from penstock.operators.aggregate.partials.cell_sums import Panes
@@ -348,7 +349,7 @@ def scalar_name(place: int) -> str:
 class AggregateCall:
     """One call of an aggregate; without arguments it counts rows. `parameter`: the fraction of a
     percentile; of an approximation what is special of it, its error, the width of panes and how long cells stay fine.
-    `options`: the named arguments of a function of a series, all of them.
+    `options`: the named arguments of a function of a series, all of them. `code`: that of a user aggregate.
     """
 
     function: str
@@ -356,6 +357,7 @@ class AggregateCall:
     type: Type
     parameter: float | tuple[float, ...] | None = None
     options: tuple[tuple[str, Any], ...] = ()
+    code: Function | None = None
 
     @property
     def every_us(self) -> int:
@@ -428,6 +430,11 @@ class AggregatePlan(KernelPlan):
         return "never" if self.latch is None else "once"
 
     @property
+    def functions(self) -> tuple[str, ...]:
+        calls = chain(self.aggregates, *(scalar.plan.aggregates for scalar in self.scalars))
+        return tuple(sorted({call.code.name for call in calls if call.code is not None}))
+
+    @property
     def has_series(self) -> bool:
         """Whether some of its values are found in a series."""
         return any(call.options for call in self.aggregates)
@@ -435,7 +442,7 @@ class AggregatePlan(KernelPlan):
     @property
     def is_answer_only(self) -> bool:
         """Whether no text of Spark SQL says what it does, so that readers have only its answer."""
-        return any(call.function in MINING for call in self.aggregates)
+        return any(call.function in MINING or call.code is not None for call in self.aggregates)
 
     @property
     def is_approximate(self) -> bool:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from penstock.catalog.definition_json import function_from_json, to_json
 from penstock.catalog.model import PlanText
 from penstock.errors import PenstockError
 from penstock.expr import expression as expressions
@@ -227,8 +228,17 @@ _RESAMPLING = _record(
 _OPTIONS = Codec(
     lambda options: [list(each) for each in options], lambda data: tuple((n, _PARAMETER.read(v)) for n, v in data)
 )
+_CODE = Codec(
+    lambda code: [] if code is None else to_json(code), lambda data: function_from_json(data) if data else None
+)
 _CALL = _row(
-    nodes.AggregateCall, function=_PLAIN, arguments=_each(_EXPR), type=_TYPE, parameter=_PARAMETER, options=_OPTIONS
+    nodes.AggregateCall,
+    function=_PLAIN,
+    arguments=_each(_EXPR),
+    type=_TYPE,
+    parameter=_PARAMETER,
+    options=_OPTIONS,
+    code=_CODE,
 )
 _LASTING = _record(nodes.Lasting, Part("us", "us", _PLAIN), Part("beside", "beside", _maybe(_EXPR)))
 _PLANS = {

@@ -18,7 +18,7 @@ from penstock.sql.kernel_expressions import NotCovered
 from penstock.sql.nodes import Duration, OwnWindow
 from penstock.sql.plan import AggregatePlan, Plan, QueryAggregatePlan, ResamplePlan, SparkPlan, TreePlan
 from penstock.sql.planning.aggregate.join_results import aggregates_over_join, aggregates_over_read_join
-from penstock.sql.planning.aggregate.mining import refuse_mining, settle_mining
+from penstock.sql.planning.aggregate.mining import refuse_mining, refuse_user_aggregates, settle_mining
 from penstock.sql.planning.aggregate.on_demand import on_demand
 from penstock.sql.planning.aggregate.planner import aggregate_plan, is_aggregation
 from penstock.sql.planning.aggregate.windows import check_latch, refuse_uncovered, share_own_window, take_own_windows
@@ -120,6 +120,7 @@ def plan_query(
         refuse_uncovered(bound, reason)
     write_out_resamples(bound.collected)
     refuse_mining(bound, reason if standing and shared and joins else None)
+    refuse_user_aggregates(bound, reason if standing and shared and joins else None)
     take_own_windows(bound, reason if standing and shared and joins else None)
     demand = on_demand(bound, state) if not standing else None
     relations = place_relations(bound.collected)
@@ -180,7 +181,7 @@ def invocation_of(select: Select, state: CatalogState) -> str | None:
 
 def asked_of_slices(select: Select, state: CatalogState) -> AggregatePlan | None:
     """The question, if Spark SQL has no words for it: of time or of a series, and aggregates with different windows."""
-    only_here = {"twa", *FUNCTIONS}
+    only_here = {"twa", *FUNCTIONS, *(each.name for each in state.functions.values() if each.state is not None)}
     named = any(call.name.lower() in only_here for call in select.query.find_all(exp.Anonymous))
     if not named and select.query.find(OwnWindow, Duration) is None:
         return None

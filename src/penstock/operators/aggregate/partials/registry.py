@@ -15,6 +15,8 @@ from penstock.operators.aggregate.partials.extremes import Extremes, OrderedExtr
 from penstock.operators.aggregate.partials.samples import PREFIX as SAMPLE
 from penstock.operators.aggregate.partials.samples import make_sample
 from penstock.operators.aggregate.partials.sums import Count, DecimalTotal, Moments, Pairs, Total
+from penstock.operators.aggregate.partials.user_states import PREFIX as USER
+from penstock.operators.aggregate.partials.user_states import make_user_states
 from penstock.operators.aggregate.partials.value_lists import Distinct, Percentile, SymbolLists, TimeWeighted
 from penstock.operators.aggregate.partials.vectors import Vectors
 from penstock.types import Type
@@ -37,6 +39,8 @@ def make_partial(name: str, types: tuple[Type, ...]) -> Partial:
         return make_within(name, types)
     if name.startswith(SAMPLE):
         return make_sample(name, types)
+    if name.startswith(USER):
+        return make_user_states(name, types)
     return _BY_NAME[name](types) if name in _BY_NAME else make_approximate(name, types)
 
 

@@ -168,6 +168,16 @@ def length_us(window: Window) -> int | None:
     return length if length < FOREVER else None
 
 
+def refuse_user_aggregates(bound: BoundQuery, reason: str | None) -> None:
+    """The same for user aggregates."""
+    hint = "it works on one stream, in a query of its own that others can read"
+    for context in bound.collected.contexts if bound.collected.functions else ():
+        for node in context.select.find_all(exp.Anonymous):
+            if "code" in node.meta and node.find_ancestor(exp.Select) is context.select:
+                why = hint if reason is None else f"here {reason}; {hint}"
+                context.fail(node, error("not_supported", feature=f"aggregate {node.name} in Spark SQL", hint=why))
+
+
 def refuse_mining(bound: BoundQuery, reason: str | None) -> None:
     """Refuse what would be Spark SQL, which knows no such function."""
     hint = "it works on one stream, in a query of its own that others can read"

@@ -89,6 +89,8 @@ def aggregate_plan(bound: BoundQuery, state: CatalogState | None = None) -> Aggr
         stream_predicate=stream,
         latch=UNREGISTERED if context.scope.latch is not None else None,
     )
+    if plan.latch is not None and plan.functions:
+        raise NotCovered("a user aggregate would keep every state for ever")
     if plan.latch is not None and own:
         raise NotCovered("an aggregate with a window of its own forgets")
     if read is not None:
@@ -229,6 +231,9 @@ def _aggregate(node: exp.Expr) -> AggregateCall:
         return mining_call(node, None)
     if isinstance(node, exp.WithinGroup):
         return _in_order(node)
+    if "code" in node.meta:
+        arguments = tuple(lower(each) for each in node.expressions)
+        return AggregateCall(node.name, arguments, external(type_of(node)), code=node.meta["code"])
     words = node.name if isinstance(node, exp.Anonymous) or not isinstance(node, exp.Func) else node.sql_name()
     words = words.upper()
     if words in ("PERCENTILE", "MEDIAN"):
