@@ -148,4 +148,3 @@ _ARGUMENTS: dict[str, Callable[[Function], list[str]]] = {
     "merge": lambda _: ["a", "b"],
     "finish": lambda _: ["state"],
 }
-

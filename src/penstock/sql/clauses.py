@@ -15,7 +15,17 @@ from penstock.clock import parse_timestamp
 from penstock.errors import PenstockError, error, suggest
 from penstock.sql.cursor import Cursor
 from penstock.sql.join_hints import read_hint
-from penstock.sql.nodes import BeginEnd, BeginEnds, Duration, Hold, WindowEdge, WindowJoin, WindowJoins, WithinPercent
+from penstock.sql.nodes import (
+    BeginEnd,
+    BeginEnds,
+    Duration,
+    Hold,
+    PerWindow,
+    WindowEdge,
+    WindowJoin,
+    WindowJoins,
+    WithinPercent,
+)
 from penstock.sql.parameters import Parameters
 from penstock.sql.positions import Span, mark, point
 from penstock.sql.values import LONG_UNITS, UNITS, duration_us
@@ -166,6 +176,8 @@ class ClauseParser(Cursor):
         # Else WITHIN would be another name for the table before it.
         if self.peek("WITHIN") and self._next.token_type == TokenType.NUMBER:
             return None
+        if self.peek("PER", "WINDOW"):
+            return None
         if not self.peek("AS", "OF") or self._index + 2 >= self._tokens_size:
             return super()._parse_table_alias(alias_tokens)
         place, first = self._index, self._curr
@@ -288,12 +300,16 @@ class ClauseParser(Cursor):
         join = WindowJoin(left=left, right=right, low=str(low), high=str(high))
         return mark(join, first, self._prev)
 
-    # -- WITH ERROR and WITHIN n PERCENT [WITH BOUNDS] behind a question
+    # -- WITH ERROR and WITHIN n PERCENT [WITH BOUNDS] behind a question, PER WINDOW behind a subquery
 
     def _parse_query_modifiers(self, this: Any) -> Any:
         found = super()._parse_query_modifiers(this)
         if isinstance(found, exp.Select) and self.take("WITH", "ERROR"):
             found.set("with_error", True)
+        elif isinstance(found, exp.Select) and self.peek("PER", "WINDOW"):
+            first = self._curr
+            self.take("PER", "WINDOW")
+            found.set("per_window", mark(PerWindow(), first, self._prev))
         elif isinstance(found, exp.Select) and self.peek("WITHIN"):
             first = self._curr
             self.skip()

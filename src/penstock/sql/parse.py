@@ -179,7 +179,10 @@ _STATEMENTS: tuple[tuple[tuple[str, ...], Callable[[PenstockParser], Statement]]
     (("CREATE", "FUNCTION"), lambda parser: definitions.create_function(parser, or_replace=False)),
     (("CREATE", "OR", "REPLACE", "FUNCTION"), lambda parser: definitions.create_function(parser, or_replace=True)),
     (("CREATE", "AGGREGATE"), lambda parser: definitions.create_function(parser, False, aggregate=True)),
-    (("CREATE", "OR", "REPLACE", "AGGREGATE"), lambda parser: definitions.create_function(parser, True, aggregate=True)),
+    (
+        ("CREATE", "OR", "REPLACE", "AGGREGATE"),
+        lambda parser: definitions.create_function(parser, True, aggregate=True),
+    ),
     (("CREATE", "SINK"), queries.create_sink),
     (("ALTER", "SINK"), queries.alter_sink),
     (("CREATE", "USER"), administration.create_user),

@@ -191,6 +191,7 @@ class SelectPlan(KernelPlan):
     A row enters in the cycle that reads it from the log and leaves with the window. Late rows enter when
     they come, if their time lies inside. `static_predicate` is decided per sensor, before any reading.
     With `lasting` rows also leave and come back when a late row breaks or mends what has to last.
+    With `keep_us` a new subscriber begins with the rows of a window that begins so much earlier.
     """
 
     operator: ClassVar[str] = "select"
@@ -200,6 +201,7 @@ class SelectPlan(KernelPlan):
     static_predicate: Expr | None = None
     stream_predicate: Expr | None = None
     lasting: Lasting | None = None
+    keep_us: int | None = None
 
     @property
     def columns(self) -> tuple[tuple[str, Type], ...]:
@@ -227,8 +229,8 @@ class SelectPlan(KernelPlan):
 
     @property
     def lookback_us(self) -> int:
-        """Rows before the window say since when a condition lasts."""
-        return self.lasting.us if self.lasting is not None else 0
+        """Rows before the window say since when a condition lasts, and new subscribers receive some."""
+        return (self.lasting.us if self.lasting is not None else 0) + (self.keep_us or 0)
 
     @property
     def uses(self) -> tuple[StreamUse, ...]:
@@ -328,6 +330,8 @@ class JoinPlan(KernelPlan):
         return JoinWindows(tuple(i.window for i in self.inputs))
 
 
+ONLY_IN_SLICES = frozenset({"approx_histogram", "approx_histogram_error"})
+"""Aggregates that Spark SQL has no words for."""
 WINDOW_START = "window_start"
 WINDOW_END = "window_end"
 UNNESTED = "unnested.element"
@@ -360,6 +364,11 @@ class AggregateCall:
     code: Function | None = None
 
     @property
+    def is_answer_only(self) -> bool:
+        """Whether Spark SQL has no words for it."""
+        return self.function in MINING or self.function in ONLY_IN_SLICES or self.code is not None
+
+    @property
     def every_us(self) -> int:
         """The width of the slots that a function of a series sees; 0: there are none."""
         return int(dict(self.options).get("every") or 0)
@@ -370,12 +379,13 @@ class CorrelatedGroups:
     """Which rows an inner aggregate picks for the answers of an aggregation with groups.
 
     The inner aggregate is taken per the keys at the places `inner`, over all panes; the answer has the first `outer` keys, the others
-    only tell inner aggregates apart. `rows` is the place of the aggregate that counts picked rows: a group without any has no answer.
+    only tell inner aggregates apart. With `per_window` it is taken per pane, too. `rows` is the place of the aggregate that counts picked rows: a group without any has no answer.
     """
 
     inner: tuple[int, ...]
     outer: int
     rows: int
+    per_window: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -442,7 +452,8 @@ class AggregatePlan(KernelPlan):
     @property
     def is_answer_only(self) -> bool:
         """Whether no text of Spark SQL says what it does, so that readers have only its answer."""
-        return any(call.function in MINING or call.code is not None for call in self.aggregates)
+        per_window = self.picking is not None and self.picking.per_window
+        return per_window or any(call.is_answer_only for call in self.aggregates)
 
     @property
     def is_approximate(self) -> bool:

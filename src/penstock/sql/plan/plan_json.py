@@ -168,6 +168,7 @@ def _outputs_of_text(text: bytes) -> tuple[Output, ...]:
 
 _PLAIN = Codec(lambda value: value, lambda value: value)
 _PLAINS = _each(_PLAIN)
+_FLAG = Codec(lambda value: value or [], bool)
 _PARAMETER = Codec(lambda value: value, lambda data: tuple(data) if isinstance(data, list) else data)
 _TYPE = Codec(str, parse_type)
 _EXPR = Codec(expressions.to_json, expressions.from_json)
@@ -250,6 +251,7 @@ _PLANS = {
         Part("static_predicate", "static", _maybe(_EXPR)),
         Part("stream_predicate", "stream", _maybe(_EXPR)),
         Part("lasting", "lasting", _LASTING, sparse=True),
+        Part("keep_us", "keep", _PLAIN, sparse=True),
     ),
     nodes.JoinPlan.operator: _record(
         nodes.JoinPlan,
@@ -275,7 +277,12 @@ _PLANS = {
         Part("latch", "latch", _PLAIN, sparse=True),
         Part("reads", "reads", _PLAIN, sparse=True),
         Part("sorted", "sorted", _SORTED, sparse=True),
-        Part("picking", "picking", _row(nodes.CorrelatedGroups, inner=_PLAINS, outer=_PLAIN, rows=_PLAIN), sparse=True),
+        Part(
+            "picking",
+            "picking",
+            _row(nodes.CorrelatedGroups, inner=_PLAINS, outer=_PLAIN, rows=_PLAIN, per_window=_FLAG),
+            sparse=True,
+        ),
         Part("scalars", "scalars", _each(_row(nodes.ScalarSubquery, plan=_PLAN, inherits=_PLAIN)), sparse=True),
         Part("unnest", "unnest", _EXPR, sparse=True),
         Part("by", "by", _each(_EXPR), sparse=True),

@@ -10,9 +10,7 @@ SECOND = 1_000_000
 
 
 def statement(name: str, parameters: str, returns: str, state: str, body: str) -> str:
-    return (
-        f"CREATE AGGREGATE {name}({parameters}) RETURNS {returns} STATE {state} LANGUAGE python AS $$\n{body.strip()}\n$$"
-    )
+    return f"CREATE AGGREGATE {name}({parameters}) RETURNS {returns} STATE {state} LANGUAGE python AS $$\n{body.strip()}\n$$"
 
 
 @dataclass(frozen=True)

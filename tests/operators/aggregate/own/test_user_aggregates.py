@@ -225,7 +225,10 @@ def finish(state): return math.exp(state)
             "CREATE QUERY q AS SELECT energy(a.value) FROM probes a, probes b WHERE a.id = b.id WINDOW(a, b) = 1 SECOND",
             "not_supported",
         ),
-        ("CREATE ROLLUP q ON probes AS SELECT place, energy(value) FROM probes GROUP BY place EVERY 1 HOUR", "not_supported"),
+        (
+            "CREATE ROLLUP q ON probes AS SELECT place, energy(value) FROM probes GROUP BY place EVERY 1 HOUR",
+            "not_supported",
+        ),
         ("DROP AGGREGATE nothing", "function_not_found"),
     ],
 )
@@ -260,4 +263,4 @@ def test_an_aggregate_is_listed_described_and_survives_a_restart(pipe: Pipe) -> 
         kinds = pipe.db.execute("DESCRIBE AGGREGATE energy").table.column("kind").to_pylist()
         assert kinds == ["parameter", "result", "state"]
         listed = pipe.db.system_table("penstock.functions").to_pylist()
-        assert {"energy": "aggregate"} == {row["name"]: row["kind"] for row in listed if not row["built_in"]}
+        assert {row["name"]: row["kind"] for row in listed if not row["built_in"]} == {"energy": "aggregate"}

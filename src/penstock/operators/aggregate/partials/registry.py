@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from penstock.operators.aggregate.approximate.amounts import ApproxCount, ApproxSum
+from penstock.operators.aggregate.approximate.amounts import ApproxAvg, ApproxCount, ApproxSum
 from penstock.operators.aggregate.approximate.base import Approximate, Coarseness
 from penstock.operators.aggregate.approximate.distinct import ApproxDistinct
+from penstock.operators.aggregate.approximate.histogram import ApproxHistogram
 from penstock.operators.aggregate.approximate.norm import ApproxNorm
 from penstock.operators.aggregate.approximate.sketches import ApproxPercentile, ApproxTopK
 from penstock.operators.aggregate.approximate.within import WITHIN, Within, make_within, within_name
@@ -45,7 +46,11 @@ def make_partial(name: str, types: tuple[Type, ...]) -> Partial:
 
 
 KINDS: dict[str, type[Approximate]] = {
-    kind.name: kind for kind in (ApproxCount, ApproxSum, ApproxDistinct, ApproxPercentile, ApproxTopK, ApproxNorm)
+    kind.name: kind
+    for kind in (
+        *(ApproxCount, ApproxSum, ApproxAvg, ApproxDistinct, ApproxPercentile, ApproxTopK, ApproxNorm),
+        ApproxHistogram,
+    )
 }
 
 
@@ -56,11 +61,14 @@ def approximate_for(function: str, types: tuple[Type, ...]) -> str | None:
 
 
 def approximate_name(kind: str, parameters: tuple[float, ...], function: str = "") -> str:
-    """`parameters`: what `finish` needs, the error, the pane and the recent time in microseconds."""
+    """`parameters`: what is special of the call, the error, what else is special, the pane and the recent time in microseconds."""
     if kind == WITHIN:
         return within_name(function, parameters)
-    special, epsilon, pane, recent = parameters
+    special, epsilon, *more, pane, recent = parameters
     rest = f" p={special!r}" if kind == ApproxNorm.name else ""
+    if kind == ApproxHistogram.name:
+        low, high = more
+        rest = f" low={low!r} high={high!r} bars={int(special)}"
     return f"{kind} epsilon={epsilon!r} pane={int(pane)} recent={int(recent)}{rest}"
 
 
@@ -73,11 +81,13 @@ def stands_for(kept: str, asked: str) -> bool:
     (kind, *mine), (other, *theirs) = kept.split(" "), asked.split(" ")
     if kind != other or kind not in KINDS:
         return False
-    if kind in (ApproxCount.name, ApproxSum.name):
+    if kind in (ApproxCount.name, ApproxSum.name, ApproxAvg.name):
         return True
     has, wants = (dict(part.split("=") for part in said) for said in (mine, theirs))
     if kind in (ApproxPercentile.name, ApproxTopK.name):
         return float(has["epsilon"]) <= float(wants["epsilon"])
+    if kind == ApproxHistogram.name:
+        return all(has[name] == wants[name] for name in ("low", "high", "bars"))
     return has["epsilon"] == wants["epsilon"] and has.get("p") == wants.get("p")
 
 
@@ -88,4 +98,7 @@ def make_approximate(name: str, types: tuple[Type, ...]) -> Approximate:
     epsilon = float(given["epsilon"])
     if kind == ApproxNorm.name:
         return ApproxNorm(types, epsilon, coarseness, float(given["p"]))
+    if kind == ApproxHistogram.name:
+        bars = int(given["bars"]), float(given["low"]), float(given["high"])
+        return ApproxHistogram(types, epsilon, coarseness, bars)
     return KINDS[kind](types, epsilon, coarseness)

@@ -6,6 +6,7 @@ other, and `finish` sends them to a code worker.
 
 from __future__ import annotations
 
+import itertools
 from functools import lru_cache
 from typing import Any
 
@@ -106,7 +107,7 @@ class UserStates(Partial):
         if name == "rows":
             items = [tuple(item.values()) for item in items]
         field: Numbers = np.full(len(column), None, object)
-        for cell, (low, high) in enumerate(zip(ends[:-1], ends[1:], strict=True)):
+        for cell, (low, high) in enumerate(itertools.pairwise(ends)):
             if low < high:
                 field[cell] = _array(items[low:high])
         return field

@@ -302,12 +302,12 @@ RECENT_US = 60_000_000
 
 
 def approximate_call(node: exp.Expr) -> AggregateCall:
-    """`parameter` is what is special and the error; `settled` adds how coarse cells may be."""
-    value, special, epsilon = node.expressions
+    """`parameter` is what is special, the error and what else is special; `settled` adds how coarse cells may be."""
+    value, *numbers = node.expressions
     arguments: tuple[Expr, ...] = () if isinstance(value, exp.Star) else (lower(value),)
     if approximate_for(node.name, tuple(a.type for a in arguments)) is None:
         raise NotCovered(f"{node.name.upper()} of {arguments[0].type} runs as Spark SQL, exactly")
-    return AggregateCall(node.name, arguments, external(type_of(node)), (special.value, epsilon.value))
+    return AggregateCall(node.name, arguments, external(type_of(node)), tuple(number.value for number in numbers))
 
 
 def settled(call: AggregateCall, panes: Panes | None, window: Window) -> AggregateCall:
