@@ -121,11 +121,13 @@ class Subscription:
         if not self._standing.is_ready(self.name, timeout_s):
             return None
         held = self._standing.held(self.name, None)
-        inside = held.inside()
-        self._inside = inside if self._changes else self._inside
         self._before = held
+        if not self._changes:
+            return self._event(held, held.first(self._told), None)
+        # The net of all that a query keeps is its answer.
+        self._inside = held.inside()
         held.begin(self._told)
-        return self._event(held, inside, None)
+        return self._event(held, self._inside, None)
 
     def _step(self) -> Event | None:
         """What one more cycle brought; None where it brought nothing."""

@@ -208,10 +208,14 @@ class Select(Statement):
 
 @dataclass(frozen=True, slots=True)
 class CreateQuery(Statement):
+    """`keep_us`: it is a connection point, which readers join so much later."""
+
     name: str
     select: Select
     if_not_exists: bool = False
     options: tuple[StatementOption, ...] = ()
+    keep_us: int | None = None
+    keep_at: Span | None = None
 
 
 @dataclass(frozen=True, slots=True)
