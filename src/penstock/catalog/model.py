@@ -111,7 +111,10 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A user's function. `vectorised` means the body works on Arrow arrays instead of single values."""
+    """A user's function. `vectorised` means the body works on Arrow arrays instead of single values.
+
+    With the type of a `state` it is an aggregate: its body has `init`, `add`, `merge` and `finish`.
+    """
 
     name: str
     parameters: tuple[Field, ...]
@@ -119,6 +122,7 @@ class Function:
     body: str
     language: str = "python"
     vectorised: bool = False
+    state: Type | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,15 +107,16 @@ class Definitions:
         return plan
 
     def functions(self) -> dict[str, Callable[..., pa.Array]]:
-        """Compiled functions by name: always the same dict, so that its holders see later functions too."""
+        """Compiled functions by name, without aggregates, which plans have: always the same dict, so that its holders see later functions too."""
         functions = self.state.functions
         if functions is not self._functions_of:
-            for function in functions.values():
+            scalar = [function for function in functions.values() if function.state is None]
+            for function in scalar:
                 if function not in self._compiled:
                     self._compiled[function] = self._timed(function.name, _compiled(function))
-            self._compiled = {f: self._compiled[f] for f in functions.values()}
+            self._compiled = {f: self._compiled[f] for f in scalar}
             self._functions.clear()
-            self._functions.update({f.name: self._compiled[f] for f in functions.values()})
+            self._functions.update({f.name: self._compiled[f] for f in scalar})
             self._functions_of = functions
         return self._functions
 

@@ -36,6 +36,7 @@ from penstock.database.status import LINES, WAYS_IN, failures, status
 from penstock.database.system_tables import SystemTables
 from penstock.database.verification import Scrubber
 from penstock.errors import PenstockError, error
+from penstock.expr.code_workers import CODE_WORKERS
 from penstock.logs import note_cycle
 from penstock.operators.aggregate.history_fill import HistoryFiller
 from penstock.operators.aggregate.rollups.keeper import RollupKeeper
@@ -112,6 +113,9 @@ class Database(Parts):
         self.users.accounts()  # refuses the start where they cannot be read
         self.lock = FolderLock(self.folder)
         self.damage = damage_of(self.folder.root)
+        CODE_WORKERS.configure(
+            self.settings.code_workers, self.settings.function_timeout_ms / 1000, self.settings.worker_memory_mb
+        )
         try:
             self.engine = self._make_engine(self.folder, self.settings, lambda record: self.follower.append(record))
             self.follower = Follower(self._committed, self.engine.commits.read)
@@ -227,6 +231,7 @@ class Database(Parts):
         self.close_parts()
         if hasattr(self, "standing"):
             self.standing.feed.close()
+        CODE_WORKERS.close()
         if hasattr(self, "usage"):
             self.usage.save(self.catalog.state.queries_by_id)
         if hasattr(self, "lock"):

@@ -114,6 +114,8 @@ def bind_create_function(statement: st.CreateFunction) -> Function:
     names = [p.name for p in statement.parameters]
     if len(set(names)) != len(names):
         statement.refuse(statement.name_at, "two parameters have the same name")
+    if statement.state is not None and not names:
+        statement.refuse(statement.name_at, "an aggregate has a parameter", "COUNT(*) counts rows")
     return Function(
         statement.name,
         statement.parameters,
@@ -121,6 +123,7 @@ def bind_create_function(statement: st.CreateFunction) -> Function:
         statement.body,
         statement.language,
         statement.vectorised,
+        statement.state,
     )
 
 

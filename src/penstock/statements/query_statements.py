@@ -78,6 +78,11 @@ class RequestedQuery:
     facts: Mapping[str, Any] = field(default_factory=dict)
     statement: st.Statement | None = None  # where it stands in a script
 
+    @property
+    def keep_us(self) -> int | None:
+        """How long it keeps its results for those that come later."""
+        return self.statement.keep_us if isinstance(self.statement, st.CreateQuery) else None
+
 
 def runs(statements: Sequence[st.Statement]) -> Iterator[st.Statement | list[Registering]]:
     """A script's statements, with those that register queries one after another gathered into one."""
@@ -241,6 +246,12 @@ def _planned(
             raise error("already_exists", kind=kind, name=query.name)
     promise = BoundedState.of(query, asks)
     plan = asks.plan if isinstance(asks, ShapedText) else _plan_new(session, asks, state)
+    if query.keep_us is not None:
+        assert isinstance(query.statement, st.CreateQuery)
+        try:
+            plan = kept(plan, query.keep_us, state)
+        except PenstockError as failure:
+            query.statement.fail(query.statement.keep_at, failure)
     check_window(session.settings, plan)
     promise.check(session, plan, state)
     tables, queries, functions = reads_of(plan, state)
@@ -253,6 +264,8 @@ def _planned(
             check_join_fits(join, session.folder.log, session.settings)
     _check_cells(session, plan, state)
     start_us = _start_of(session, plan, state)
+    if start_us is not None:
+        start_us -= _joins_late(queries, state)
     # After the wait for own writes: a notice may depend on a table's NOW.
     notices = notices_of(session.standing, query.name, plan, query.facts.get("strategy"), state)
     overload = session.load.admit(query.name, plan, functions, session.costs.users, state)
@@ -304,6 +317,31 @@ class BoundedState:
                 "over_budget", detail=detail, hint="make the window shorter, group by less, or allow more"
             )
             raise self.source.point(too_large, self.option_at)
+
+
+def kept(plan: Plan, keep_us: int, state: CatalogState) -> Plan:
+    """The plan of a connection point: its results are kept by the log. Raises where the log does not cover them."""
+    selection = plan.selection
+    window = selection.window if selection is not None else None
+    if selection is None or not isinstance(window, TimeWindow):
+        hint = "KEEP stands before a SELECT of single readings of one stream with a window of time; leave it out here"
+        raise error("not_supported", feature="KEEP for this query", hint=hint)
+    table = state.tables_by_id[selection.table_id]
+    plan = replace(selection, keep_us=keep_us)
+    if window.begin.anchor == "now" and table.options.retention_us is not None:
+        needed = plan.lookback_us - window.begin.offset_us
+        if table.options.retention_us < needed:
+            detail = f'KEEP needs readings of "{table.name}" of {format_duration(needed)}, and its log has those of'
+            detail += f" {format_duration(table.options.retention_us)}"
+            hint = "results are kept by the log only: make KEEP or the window shorter, or the retention of the table longer"
+            raise error("not_supported", feature=f"this KEEP: {detail}", hint=hint)
+    return plan
+
+
+def _joins_late(queries: Sequence[str], state: CatalogState) -> int:
+    """How much earlier than NOW a query begins that reads others: as long as all of these keep their results."""
+    read = [plan_from_json(state.queries[name].plan).selection for name in queries]
+    return min((plan.keep_us or 0 if plan is not None else 0 for plan in read), default=0)
 
 
 def _check_cells(session: Session, plan: Plan, state: CatalogState) -> None:
@@ -493,6 +531,8 @@ def _alter(session: Session, statement: st.AlterQuery) -> Plan | None:
         select = parse_select(changed.text)
         promise = BoundedState(definition.bounded, clause_places(select.query), select.source)
         plan = plan_of(session, select, standing=True)
+        if before.selection is not None and before.selection.keep_us is not None:
+            plan = kept(plan, before.selection.keep_us, session.catalog.state)
         check_window(session.settings, plan)
         if _is_longer(plan, before):
             _check_cells(session, plan, session.catalog.state)

@@ -151,11 +151,16 @@ class AggregateStep:
             measures = tuple(members.measures)
             try:
                 sliced = slice_family(family, measures, rows, chosen, min(members.widths))
+                partials = {measure_name(m): m.make() for m in measures}
+                for partial, cells in zip(partials.values(), sliced.cells, strict=True):
+                    partial.condense(cells.state)
+            except PenstockError as failure:
+                yield from self._failed(family, failure, batch.first)
+                continue
             except pa.ArrowException as failure:
                 # A plan of an older version that would not be made any more; answers of other families are not affected.
                 yield from self._failed(family, error("internal_error", detail=f"slices: {failure}"), batch.first)
                 continue
-            partials = {measure_name(m): m.make() for m in measures}
             name = family_name(family)
             data = payload.to_bytes(name, partials, [(first, end)], sliced.keys, sliced.cells)
             took_ns = matching_ns + time.perf_counter_ns() - began

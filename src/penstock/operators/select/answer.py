@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Protocol, TypeVar
 
 import numpy as np
@@ -99,6 +99,18 @@ class SelectAt:
 
     def begin(self, delivered: DeliveredWindows) -> None:
         delivered.begin(self.instant)
+
+    def first(self, delivered: DeliveredWindows) -> Ids:
+        window, keep_us = self.instant.window, self.plan.keep_us
+        if keep_us and isinstance(window, TimeWindow) and window.begin.anchor == "now":
+            earlier = replace(window.begin, offset_us=window.begin.offset_us - keep_us)
+            whole = replace(self.instant, window=replace(window, begin=earlier))
+            delivered.begin(whole)
+            found = self._reading(lambda f: rows_inside(self.matches, whole, f).positions)
+        else:
+            found = self.inside()
+        self.begin(delivered)
+        return found
 
     def undelivered(self, before: AnswerAt, delivered: DeliveredWindows) -> Ids:
         """A window that is made wider shows rows again that had left it."""

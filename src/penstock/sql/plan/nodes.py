@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, ClassVar, Literal, Self
 
+from penstock.catalog.model import Function
 from penstock.expr.expression import Expr, UserCall, calls_user, walk
 from penstock.expr.windows import AnyWindow, JoinWindows, TimeWindow, Window
 from penstock.operators.aggregate.partials.cell_sums import Panes
@@ -214,6 +215,7 @@ class SelectPlan(KernelPlan):
     they come, if their time lies inside. `static_predicate` is decided per sensor, before any reading.
     With `lasting` rows also leave and come back when a late row breaks or mends what has to last. `beside` are other streams
     that hold back its NOW, as in a branch of UNION ALL.
+    With `keep_us` a new subscriber begins with the rows of a window that begins so much earlier.
     """
 
     operator: ClassVar[str] = "select"
@@ -224,6 +226,7 @@ class SelectPlan(KernelPlan):
     stream_predicate: Expr | None = None
     lasting: Lasting | None = None
     beside: tuple[StreamClock, ...] = ()
+    keep_us: int | None = None
 
     @property
     def columns(self) -> tuple[tuple[str, Type], ...]:
@@ -255,8 +258,8 @@ class SelectPlan(KernelPlan):
 
     @property
     def lookback_us(self) -> int:
-        """Rows before the window say since when a condition lasts."""
-        return self.lasting.us if self.lasting is not None else 0
+        """Rows before the window say since when a condition lasts, and new subscribers receive some."""
+        return (self.lasting.us if self.lasting is not None else 0) + (self.keep_us or 0)
 
     @property
     def final_lag_us(self) -> int | None:
@@ -379,6 +382,8 @@ def max_or_none(values: Iterable[int | None]) -> int | None:
     return None if None in found else max((value for value in found if value is not None), default=None)
 
 
+ONLY_IN_SLICES = frozenset({"approx_histogram", "approx_histogram_error"})
+"""Aggregates that Spark SQL has no words for."""
 WINDOW_START = "window_start"
 WINDOW_END = "window_end"
 UNNESTED = "unnested.element"
@@ -400,7 +405,7 @@ def scalar_name(place: int) -> str:
 class AggregateCall:
     """One call of an aggregate; without arguments it counts rows. `parameter`: the fraction of a
     percentile; of an approximation what is special of it, its error, the width of panes and how long cells stay fine.
-    `options`: the named arguments of a function of a series, all of them.
+    `options`: the named arguments of a function of a series, all of them. `code`: that of a user aggregate.
     """
 
     function: str
@@ -408,6 +413,12 @@ class AggregateCall:
     type: Type
     parameter: float | tuple[float, ...] | None = None
     options: tuple[tuple[str, Any], ...] = ()
+    code: Function | None = None
+
+    @property
+    def is_answer_only(self) -> bool:
+        """Whether Spark SQL has no words for it."""
+        return self.function in MINING or self.function in ONLY_IN_SLICES or self.code is not None
 
     @property
     def every_us(self) -> int:
@@ -420,12 +431,13 @@ class CorrelatedGroups:
     """Which rows an inner aggregate picks for the answers of an aggregation with groups.
 
     The inner aggregate is taken per the keys at the places `inner`, over all panes; the answer has the first `outer` keys, the others
-    only tell inner aggregates apart. `rows` is the place of the aggregate that counts picked rows: a group without any has no answer.
+    only tell inner aggregates apart. With `per_window` it is taken per pane, too. `rows` is the place of the aggregate that counts picked rows: a group without any has no answer.
     """
 
     inner: tuple[int, ...]
     outer: int
     rows: int
+    per_window: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -490,6 +502,11 @@ class AggregatePlan(KernelPlan):
         return "never" if self.latch is None else "once"
 
     @property
+    def functions(self) -> tuple[str, ...]:
+        calls = chain(self.aggregates, *(scalar.plan.aggregates for scalar in self.scalars))
+        return tuple(sorted({call.code.name for call in calls if call.code is not None}))
+
+    @property
     def has_series(self) -> bool:
         """Whether some of its values are found in a series."""
         return any(call.options for call in self.aggregates)
@@ -497,7 +514,8 @@ class AggregatePlan(KernelPlan):
     @property
     def is_answer_only(self) -> bool:
         """Whether no text of Spark SQL says what it does, so that readers have only its answer."""
-        return any(call.function in MINING for call in self.aggregates)
+        per_window = self.picking is not None and self.picking.per_window
+        return per_window or any(call.is_answer_only for call in self.aggregates)
 
     @property
     def is_approximate(self) -> bool:
