@@ -13,7 +13,6 @@ from functools import partial
 from typing import Any, TypeAlias
 
 import pyarrow as pa
-import pytest
 
 from penstock.answers.subscription import Subscription
 from penstock.views.standing_queries import Intervals
