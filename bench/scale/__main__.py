@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 import httpx
 
-from bench.report import Report, commit_now
+from bench.report import Report, command_of, commit_now
 from bench.scale import Figures
 from bench.scale.followed import measure_followed
 from bench.scale.month import DAYS as MONTH_DAYS
@@ -41,7 +41,7 @@ PARTS: dict[str, Callable[[Callable[[str], None], argparse.Namespace], Figures]]
 
 def measure(report: Report, names: list[str], options: argparse.Namespace) -> list[str]:
     """The parts of which a run failed: the others are measured all the same."""
-    command = " ".join(["python", "-m", "bench.scale", *sys.argv[1:]])
+    command = command_of("bench.scale")
     failed = []
     for name in names:
         found, loads = [], []
