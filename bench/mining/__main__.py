@@ -22,7 +22,7 @@ from bench.mining.matches import measure_matches
 from bench.mining.patterns import measure_patterns
 from bench.mining.periods import measure_periods
 from bench.mining.sequences import measure_sequences
-from bench.report import Report, commit_now
+from bench.report import Report, command_of, commit_now
 
 PARTS: dict[str, Callable[[Report], Figures]] = {
     "anomalies": measure_anomalies,
@@ -38,7 +38,7 @@ PARTS: dict[str, Callable[[Report], Figures]] = {
 
 def measure(report: Report, names: list[str], runs: int) -> list[str]:
     """The parts of which a run failed: the others are measured all the same."""
-    origin = {"commit": commit_now(), "command": " ".join(["python", "-m", "bench.mining", *sys.argv[1:]])}
+    origin = {"commit": commit_now(), "command": command_of("bench.mining")}
     failed = []
     for name in names:
         for _ in range(runs):

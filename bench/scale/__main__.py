@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Callable
 
-from bench.report import Report, commit_now
+from bench.report import Report, command_of, commit_now
 from bench.scale import Figures
 from bench.scale.followed import measure_followed
 from bench.scale.month import DAYS as MONTH_DAYS
@@ -39,7 +39,7 @@ PARTS: dict[str, Callable[[Callable[[str], None], argparse.Namespace], Figures]]
 
 def measure(report: Report, names: list[str], options: argparse.Namespace) -> list[str]:
     """The parts of which a run failed: the others are measured all the same."""
-    origin = {"commit": commit_now(), "command": " ".join(["python", "-m", "bench.scale", *sys.argv[1:]])}
+    origin = {"commit": commit_now(), "command": command_of("bench.scale")}
     failed = []
     for name in names:
         for _ in range(options.runs):
