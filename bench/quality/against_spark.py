@@ -21,6 +21,7 @@ import pyarrow.parquet
 
 from bench.foundations import drain
 from bench.joins_peers import HERE, run_peer
+from bench.quality import Figures
 from bench.queries_server import register
 from bench.server import Server
 from bench.statistics_aggregates import push
@@ -31,7 +32,6 @@ SENSORS, PER_SECOND, FILES_PER_BATCH = 1_000, 60_000, 5
 ORIGIN_US = 1_700_000_000_000_000
 SECONDS, MOST_WAIT_S = 120, 600.0
 TABLE = "CREATE TABLE readings (sensor_id INT PRIMARY KEY, r STREAM (b DOUBLE)) WITH (time = 'valid')"
-Figures = dict[str, float | None]
 
 
 @dataclass(frozen=True, slots=True)

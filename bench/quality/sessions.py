@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from bench.quality.against_spark import PER_SECOND, SENSORS, Figures, Question, measure
+from bench.quality import Figures
+from bench.quality.against_spark import PER_SECOND, SENSORS, Question, measure
 
 GAP_S, WINDOW_S, ACTIVE_S, PERIOD_S = 5, 60, 8, 20
 SQL = (

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from bench.quality.against_spark import PER_SECOND, SENSORS, Figures, Question, measure
+from bench.quality import Figures
+from bench.quality.against_spark import PER_SECOND, SENSORS, Question, measure
 
 MOST, WINDOW_S = 3, 60
 SQL = (
