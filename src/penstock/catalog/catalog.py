@@ -326,12 +326,12 @@ class Catalog:
             return True
 
     def describe_query(self, name: str, **facts: Any) -> QueryDefinition:
-        """Another owner, description or strategy; what it answers stays the same."""
+        """Another owner, description, strategy or priority; what it answers stays the same."""
         with self._lock:
             known = self._find("query", self.state.queries, name)
             changed = replace(known, **facts)
             if changed != known:
-                body = {n: getattr(changed, n) for n in ("name", "owner", "description", "strategy")}
+                body = {n: getattr(changed, n) for n in ("name", "owner", "description", "strategy", "priority")}
                 self._write("describe_query", body)
             return changed
 

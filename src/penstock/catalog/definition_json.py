@@ -98,6 +98,8 @@ def query_entry(query: QueryDefinition) -> dict[str, Any]:
     entry["plan"] = orjson.Fragment(entry.pop("stored_plan").text)
     if not query.sleeping:
         del entry["sleeping"]
+    if query.priority == "normal":
+        del entry["priority"]
     return entry
 
 

@@ -126,7 +126,7 @@ class QueryDefinition:
     `start_us` is START: the query's NOW when it was registered; None where no time was known yet. `strategy` says how
     its answer is kept where a statement chose that (STRATEGIES); None: the cheapest is found by cost. `quarantined` says
     why it was taken out of the cycles; such a query is paused, too, until it is resumed. Cycles do not evaluate a `sleeping`
-    one, because no client uses it: the run plan says so.
+    one, because no client uses it: the run plan says so. `priority` is one of PRIORITIES.
     """
 
     id: int
@@ -143,6 +143,7 @@ class QueryDefinition:
     strategy: str | None = None
     quarantined: str | None = None
     sleeping: bool = False
+    priority: str = "normal"
 
     @property
     def plan(self) -> dict[str, object]:
@@ -190,6 +191,8 @@ class Sink:
 
 
 STRATEGIES = ("complete", "partial", "none")
+PRIORITIES = ("high", "normal", "low")
+"""Classes of queries, the most important first."""
 
 
 # Hidden columns of the log and of static rows; no user column may start with an underscore.

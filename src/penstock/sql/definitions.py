@@ -10,7 +10,7 @@ from penstock.errors import PenstockError, error, suggest
 from penstock.sql import statements as st
 from penstock.sql.dialect import PenstockParser
 from penstock.sql.functions import CALLS
-from penstock.sql.grammar.queries import strategy_named
+from penstock.sql.grammar.queries import priority_named, strategy_named
 from penstock.sql.positions import Span
 from penstock.sql.spark.text_check import known_functions
 from penstock.sql.values import duration_us
@@ -224,11 +224,12 @@ def _bad(name: str, value: str, hint: str | None) -> PenstockError:
 
 # -- WITH (...) of CREATE QUERY: owner, description, and how its answer is stored
 
-QUERY_OPTIONS = ("description", "owner", "strategy")
+QUERY_OPTIONS = ("description", "owner", "priority", "strategy")
+_NAMED = {"strategy": strategy_named, "priority": priority_named}
 
 
 def query_facts(statement: st.CreateQuery) -> dict[str, str | None]:
-    """Owner, description and strategy, as far as they are given. Raises invalid_option, pointing at the option."""
+    """Owner, description, priority and strategy, as far as they are given. Raises invalid_option, pointing at the option."""
     found: dict[str, str | None] = {}
     for option in statement.options:
         name, text = option.name, option.value.strip()
@@ -238,7 +239,7 @@ def query_facts(statement: st.CreateQuery) -> dict[str, str | None]:
                 raise error("invalid_option", option=name, detail="there is no such option", hint=hint)
             if name in found:
                 raise error("invalid_option", option=name, detail="it is given twice")
-            found[name] = strategy_named(text) if name == "strategy" else text or None
+            found[name] = _NAMED[name](text) if name in _NAMED else text or None
         except PenstockError as problem:
             raise statement.source.point(problem, option.at) from None
     return found

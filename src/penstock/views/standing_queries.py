@@ -30,6 +30,7 @@ from penstock.operators.join.result_files import ResultFiles
 from penstock.operators.resample.answer_at import resample_marks
 from penstock.operators.resample.sample_cache import SampleCache
 from penstock.operators.select.current_rows import CurrentRows
+from penstock.operators.select.durability import may_wait
 from penstock.operators.select.storage_choice import READY_MAX_ROWS, READY_SECONDS, StorageChoice, Strategy
 from penstock.settings import Settings
 from penstock.sql.plan import Plan, has_latch, own_windows_of, plan_from_json
@@ -416,8 +417,27 @@ class StandingQueries:
             assert last is not None
             if asked and query.id in self.store.answers:
                 self._used_us[query.id] = last.end.now_us
-            mark = last if as_of is None else self.feed.mark(as_of)
+            newest = self._newest(query)
+            if as_of is not None and as_of > newest.cycle:
+                raise PenstockError("cycle_gone", f"cycle {as_of} has not come yet; the newest is {newest.cycle}")
+            mark = newest if as_of is None else self.feed.mark(as_of)
             return view_of(self.store.operators[query.id]).at(self, query, mark, self.log_access(budget), asked)
+
+    def _newest(self, query: QueryDefinition) -> Mark:
+        """The cycle at which a query stands: the last one, or an earlier one of a query that is behind. Called under the lock."""
+        last, offset = self.feed.last(), self.store.offset
+        assert last is not None
+        if offset is None or offset.late is None or not may_wait(query):
+            return last
+        return self.feed.mark(last.cycle - offset.late.behind)
+
+    def newest_cycle(self, name: str) -> int | None:
+        """The cycle at which a query stands; None before the first cycle."""
+        with self._lock:
+            query, last = self._query(name), self.feed.last()
+            if last is None or query is None:
+                return None if last is None else last.cycle
+            return self._newest(query).cycle
 
     def used_since(self, now_us: int) -> set[int]:
         """The queries that were asked, or that came, since a NOW; others are forgotten. Called under the lock."""
@@ -466,9 +486,12 @@ class StandingQueries:
 
     def next_answer(self, query_id: int, after: int) -> int | None:
         """The first kept cycle after one that has an answer: those in which the query rested have none."""
-        last = self.feed.last()
-        found = view_of(self.store.operators[query_id]).first_answer(self, query_id, after)
-        return found if found is not None and last is not None and found <= last.cycle else None
+        with self._lock:
+            query, last = self.store.state.queries_by_id.get(query_id), self.feed.last()
+            found = view_of(self.store.operators[query_id]).first_answer(self, query_id, after)
+            if found is None or last is None:
+                return None
+            return found if found <= (self._newest(query).cycle if query is not None else last.cycle) else None
 
     # -- whether there is an answer
 
