@@ -88,7 +88,8 @@ class Settings:
         1024, "Most shared memory for the answers of many queries; beyond it they are evaluated when asked for."
     )
     slices_memory_mb: int = _setting(
-        512, "Most memory for the slices of standing aggregations; beyond it those with the most fail."
+        512,
+        "Most memory for the slices of standing aggregations; beyond it queries fail, the least important first, and of these those with the most.",
     )
     exact_values_max: int = _setting(
         5_000_000,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
 from penstock.catalog.definition_json import changed_by_run_plan
@@ -14,8 +14,6 @@ from penstock.cycle.offset import Offset
 from penstock.operators.select.durability import may_wait
 
 _NOT_DEFINING = {"insert_rows", "update_rows", "delete_rows", "observe", "retain", "close_rollup", "lost"}
-LAG_MAX_CYCLES = 500
-"""A class that is further behind takes part in full: answers of so many cycles are kept in any case."""
 
 
 def waiting_queries(state: CatalogState) -> dict[int, frozenset[int]]:
@@ -27,35 +25,33 @@ def waiting_queries(state: CatalogState) -> dict[int, frozenset[int]]:
     }
 
 
-def before_definitions(
-    entries: Sequence[Entry], heads: dict[int, int], waiting: Iterable[int]
-) -> tuple[Sequence[Entry], dict[int, int]] | None:
-    """The entries before the first definition, and the heads of a cycle without it; None where there is no definition.
+def first_definition(entries: Sequence[Entry], waiting: Collection[int]) -> int | None:
+    """The place of the first definition. A run plan is one if it is about queries that may stand behind.
 
-    A cycle takes in no definition while queries stand behind: it takes them along first. A run plan counts if it is about these.
+    A cycle takes in no definition while queries stand behind: the cycle before takes them along. Nor does one that takes in a
+    definition leave any behind.
     """
-    known = set(waiting)
     for place, entry in enumerate(entries):
         if entry.kind == "run_plan":
-            changes = not known.isdisjoint(changed_by_run_plan(entry))
-        else:
-            changes = entry.kind not in _NOT_DEFINING
-        if changes:
-            return entries[:place], {t: min(h, entry.heads.get(t, 0)) for t, h in heads.items()}
+            if not changed_by_run_plan(entry).keys().isdisjoint(waiting):
+                return place
+        elif entry.kind not in _NOT_DEFINING:
+            return place
     return None
 
 
-def late_after(start: Offset, end: Offset, state: CatalogState, pace: Pace) -> Late | None:
+def late_after(start: Offset, end: Offset, state: CatalogState, pace: Pace, most_cycles: int) -> Late | None:
     """Where the class stands after the cycle from one offset to the other, at the pace that is given; None: not behind.
 
-    `state` stands at the end's journal position. A cycle with definitions takes part in full.
+    `state` stands at the end's journal position. A class that is `most_cycles` behind takes part in full.
     """
     late, waiting = start.late, waiting_queries(state)
     tables = frozenset().union(*waiting.values())
     known = {table: start.data.get(table, 0) for table in tables if table in end.data}
     low = sum(end.data[t] - p for t, p in known.items()) + waiting_rows(known, late)
     new = sum(e - start.data.get(t, 0) for t, e in end.data.items())
-    rows = pace.rows(new, low) if known and (late is None or late.behind < LAG_MAX_CYCLES) else None
+    may_lag = low > 0 and (late is None or late.behind < most_cycles)
+    rows = pace.rows(new, low) if may_lag else None
     after = advance_late(known, late, rows)
     pace.begin_cycle(new, low if after is None else low - waiting_rows(known, after) - sum_new(known, end))
     return after

@@ -18,7 +18,7 @@ from penstock.clock import SECOND, Clock
 from penstock.clock_guard import FolderClock
 from penstock.cycle.cut import FirstNeeded, Limits, consistent_cut, plan_cycle
 from penstock.cycle.folder import DataFolder
-from penstock.cycle.low_class import CatchUp, MeasuredPace, Pace, before_definitions, late_after, waiting_queries
+from penstock.cycle.low_class import CatchUp, MeasuredPace, Pace, first_definition, late_after, waiting_queries
 from penstock.cycle.offset import Offset
 from penstock.cycle.record_queue import wants_cycle
 from penstock.cycle.wakeup import Wakeup
@@ -90,8 +90,9 @@ class Planner:
                 heads[table] = max(heads.get(table, 0), head)
         limits = self._limits.shrunk(self._shrink)
         pace = self._pace
-        if start.late is not None and (held := before_definitions(ahead, heads, waiting_queries(known))) is not None:
-            ahead, heads = list(held[0]), held[1]
+        if start.late is not None and (first := first_definition(ahead, waiting_queries(known))) is not None:
+            seen, ahead = ahead[first].heads, ahead[:first]
+            heads = {table: min(head, seen.get(table, 0)) for table, head in heads.items()}
             pace = CatchUp(pace)
         cut = consistent_cut(start, heads, ahead, limits)
         now_us = self._now(start, segments)
@@ -105,9 +106,11 @@ class Planner:
         self._not_before = time.monotonic() + limits.interval_s
         self._shrink = max(1, self._shrink // 2)
         state = self.state_at(cut[1])
+        if first_definition([entry for entry in ahead if entry.pos <= cut[1]], waiting_queries(state)) is not None:
+            pace = CatchUp(pace)
         first_needed = FirstNeeded(lambda t: segments.get(t, []), state.retention)
         end = plan_cycle(start, cut, state, now_us, first_needed, limits)
-        return replace(end, late=late_after(start, end, state, pace))
+        return replace(end, late=late_after(start, end, state, pace, limits.late_cycles))
 
     def _list_log(self) -> dict[int, list[Segment]]:
         tables = [int(p.name) for p in Path(self._folder.log).iterdir() if p.name.isdigit()]

@@ -78,6 +78,9 @@ def _describe_query(session: Session, definition: QueryDefinition, answer: Query
     message = failure.message if message is None and failure is not None else message
     message = definition.quarantined or message
     state, filled = _state(session, definition, plan, answer, message)
+    behind = session.standing.behind(definition) if answer is not None else None
+    if state in ("RUNNING", "FINISHED") and behind is not None:
+        state = "LAGGING"
     kept = answer is not None or plan.spark is not None
     memory = (
         session.standing.memory_of(definition.id) + session.on_demand.trees.memory_of(definition.id) if kept else None
@@ -98,6 +101,8 @@ def _describe_query(session: Session, definition: QueryDefinition, answer: Query
         "error": message,
         "strategy": session.standing.strategy_of(definition.id) if answer is not None else None,
         "strategy_asked": definition.strategy,
+        "priority": definition.priority,
+        "behind": behind.rows if behind is not None else 0,
         "sleeping": SLEEPS if answer is not None and answer.sleeping else None,
         "memory": memory,
         "invocations": session.usage.invocations(definition.id),
@@ -161,7 +166,9 @@ def changes_of_query(folder: Path, query_id: int, name: str) -> list[QueryHistor
             reason = quarantined_by(entry)[query_id]
             before, changes = {**before, "paused": True, "quarantined": reason}, [("quarantined", reason)]
         elif entry.kind == "describe_query" and before and body.get("name") == name:
-            facts = [fact for fact in ("owner", "description", "strategy") if body.get(fact) != before.get(fact)]
+            facts = [
+                fact for fact in ("owner", "description", "strategy", "priority") if body.get(fact) != before.get(fact)
+            ]
             before, changes = {**before, **body}, [(fact, body.get(fact) or "none") for fact in facts]
         found += [QueryHistoryEntry(entry.at_us, entry.pos, what, detail) for what, detail in changes]
     return found

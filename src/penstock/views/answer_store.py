@@ -17,7 +17,8 @@ import pyarrow as pa
 
 from penstock.catalog.definition_json import changed_by_run_plan
 from penstock.catalog.journal import JournalReader
-from penstock.catalog.model import Entry, QueryDefinition, Table
+from penstock.catalog.model import PRIORITIES, Entry, QueryDefinition, Table
+from penstock.catalog.priorities import rank_of
 from penstock.catalog.state import CatalogState
 from penstock.cycle.commit_files import CommitRecord, ResultRow, result_batch
 from penstock.cycle.cut import FirstNeeded, SegmentsOf
@@ -366,12 +367,16 @@ class AnswerStore:
         return self.answers.get(read.id) if read is not None else None
 
     def limit_slices(self, most_mb: int, most_values: int) -> None:
-        """Fail the queries with slices over the memory limit, the largest first: their answers could not be kept current."""
+        """Fail queries with slices over the memory limit, the least important first: their answers could not be kept current."""
         why = f"one of its aggregates keeps more than {most_values} values one by one (exact_values_max)"
         for query_id in self.slices.give_up_kept(most_values):
             self._fail(query_id, why)
-        for query_id in self.slices.give_up(most_mb << 20):
+        for query_id in self.slices.give_up(most_mb << 20, self._rank_of):
             self._fail(query_id, f"the slices of its groups take more than {most_mb} MB with those of others")
+
+    def _rank_of(self, query_id: int) -> int:
+        query = self.state.queries_by_id.get(query_id)
+        return rank_of(query) if query is not None else len(PRIORITIES)
 
     def note_fill(self, query_id: int, most_rows: int) -> None:
         """Note whether more rows of an aggregate's history have no cells than these: then it is FILLING."""

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.cache import Cache
+from penstock.catalog.model import PRIORITIES
 from penstock.cycle.commit_files import CommitRecord, ResultRow
 from penstock.cycle.folder import DataFolder
 from penstock.expr.windows import FOREVER, TimeWindow
@@ -256,8 +257,12 @@ class SliceStore(OperatorState):
                 low = min((lows.get(q, -FOREVER) for q in known.users), default=-FOREVER)
                 known.forget_before(low, floors.get(family.family.table_id, 0))
 
-    def give_up(self, most_bytes: int) -> set[int]:
-        """Empty the largest families until the rest fits; the queries that lost their cells."""
+    def give_up(self, most_bytes: int, rank_of: Callable[[int], int]) -> set[int]:
+        """Empty families until the rest fits; the queries that lost their cells.
+
+        What can be made again goes first. Then the families go whose most important query has the lowest class (the highest
+        `rank_of`), the largest first.
+        """
         gone: set[int] = set()
         if self.nbytes + self.edges.nbytes + self.large.nbytes + self.series.nbytes > most_bytes:
             self.edges.clear()
@@ -265,10 +270,17 @@ class SliceStore(OperatorState):
                 family.release()
             self.large.clear()
             self.series.clear()
-        while self.nbytes > most_bytes:
-            largest = max(self._all_families(), key=lambda family: family.nbytes)
-            gone |= largest.users
-            largest.empty()
+        if self.nbytes <= most_bytes:
+            return gone
+
+        def importance(family: FamilyStore | ResultsFamily) -> tuple[int, int]:
+            return min((rank_of(query_id) for query_id in family.users), default=len(PRIORITIES)), family.nbytes
+
+        for least in sorted(self._all_families(), key=importance, reverse=True):
+            gone |= least.users
+            least.empty()
+            if self.nbytes <= most_bytes:
+                break
         return gone
 
     def give_up_kept(self, most_values: int) -> set[int]:
