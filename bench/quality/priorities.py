@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from bench.foundations import drain
-from bench.queries_server import hold, register, set_up, task_of
+from bench.queries_server import hold, set_up, task_of
 from bench.server import Server
 
 RATE = 10_000
