@@ -21,8 +21,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.answers.units import UnitKey, Work, shared_ms, users_of_units
+from penstock.cache import Cache
 from penstock.cycle.commits import CommitRecord
+from penstock.cycle.condition_rows import ConditionKey, conditions_in
 from penstock.disk_sync import replace_file
+from penstock.expr.expression import Expr
+from penstock.expr.lazy_factors import FactorFigures
 from penstock.views.answer_store import AnswerStore
 
 Ints = npt.NDArray[np.int64]
@@ -40,6 +44,7 @@ def own_ms(work: Work, users: Mapping[UnitKey, list[int]]) -> tuple[Ints, Floats
 
 
 CYCLES_SHOWN = 1000
+_CONDITIONS_MOST = 10_000
 _ANSWERS = pa.array(["match", "join", "join_file"])
 _OF_QUERIES = pa.array(["match", "base", "values", "error", "join", "join_file", "partnered"])
 _EVALUATIONS, _MS, _ROWS, _BYTES, _ASKED_MS = range(5)
@@ -54,8 +59,10 @@ class Costs:
         self._cycles: deque[dict[str, Any]] = deque(maxlen=CYCLES_SHOWN)
         self._queries: Ints = np.empty(0, np.int64)  # ascending
         self._sums = np.zeros((0, _FIGURES))
+        self._conditions: Cache[ConditionKey, FactorFigures] = Cache(most=_CONDITIONS_MOST)
         self._sharing: Ints = np.empty(0, np.int64)  # places of those that take part in cycles
         self.users: dict[UnitKey, list[int]] = {}  # replaced as a whole
+        self._whole: dict[int, int] = {}  # by branch, the query that it belongs to and that its costs count for
         self._version: int | None = None
         self._defined: int | None = None
 
@@ -65,14 +72,17 @@ class Costs:
             return
         with self._lock:
             if store.defined != self._defined:
-                queries = np.array(sorted(store.state.queries_by_id), np.int64)
+                known = store.state.queries_by_id
+                self._whole = {q: whole for q, query in known.items() if (whole := query.branch_of) is not None}
+                queries = np.array(sorted(known.keys() - self._whole.keys()), np.int64)
                 sums = np.zeros((len(queries), _FIGURES))
                 if len(self._queries) and len(queries):
                     here, there = _common(queries, self._queries)
                     sums[here] = self._sums[there]
                 self._queries, self._sums, self.users = queries, sums, users_of_units(store)
                 self._defined = store.defined
-            sharing = sorted(q for q, answer in store.answers.items() if not answer.paused and not answer.sleeping)
+            running = (q for q, answer in store.answers.items() if not answer.paused and not answer.sleeping)
+            sharing = sorted({self._whole.get(q, q) for q in running})
             self._sharing, self._version = np.searchsorted(self._queries, sharing), store.state.position
 
     def note_cycle(self, record: CommitRecord, work: Work, fold_ms: float = 0.0) -> None:
@@ -87,6 +97,9 @@ class Costs:
             self._add(whose, own, _MS)
             # Workers run side by side, so that what they spent may be more than the time that passed.
             self._sums[self._sharing, _MS] += max(0.0, (ms or 0.0) - own.sum()) / max(1, len(self._sharing))
+            for key, figures in conditions_in(record.results):
+                known = self._conditions.get(key) or FactorFigures()
+                self._conditions.put(key, known.plus(figures))
             for queries, rows in _matches(results):
                 matched += int(rows.sum())
                 self._add(queries, rows, _ROWS)
@@ -128,6 +141,8 @@ class Costs:
 
     def _add(self, queries: Ints, values: Ints | Floats, column: int) -> None:
         if len(queries) and len(self._queries):
+            if self._whole:
+                queries = np.array([self._whole.get(q, q) for q in queries.tolist()], np.int64)
             here, there = _common(queries, self._queries)
             np.add.at(self._sums[:, column], there, values[here])
 
@@ -142,6 +157,11 @@ class Costs:
             evaluations, ms, rows, size, asked_ms = self._sums[at].tolist() if at is not None else [0.0] * _FIGURES
         times = {"ms": round(ms, 3), "asked_ms": round(asked_ms, 3)}
         return {"evaluations": int(evaluations), **times, "rows": int(rows), "bytes": int(size)}
+
+    def of_condition(self, table_id: int, expr: Expr) -> FactorFigures | None:
+        """What became of a condition that costs much, in the cycles so far. `table_id` is 0 for combinations of rows."""
+        with self._lock:
+            return self._conditions.get((table_id, str(expr)))
 
     def costliest(self, count: int) -> list[int]:
         """The queries with the most time, then the most rows; the costliest first."""

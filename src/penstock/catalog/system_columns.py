@@ -54,6 +54,10 @@ _TABLES = {
         strategy_asked TEXT the strategy that a user asked for; NULL: the server chooses the cheapest
         priority TEXT high, normal or low
         behind BIGINT readings that it has not seen yet, because it is of class low and others come first
+        final TEXT when its rows are final, so that no later reading can change them, or why none ever is
+        final_to TIMESTAMP before which time rows are final, of panes their end, where rows become final later than they enter
+        state_bound TEXT whether its state is bounded, and what it grows with
+        state_limit BIGINT the bytes that its option bounded allows; 0: any number, as long as it is bounded; NULL: no such option
         sleeping TEXT why cycles leave it out, and its window is evaluated when it is asked; NULL: they do not
         memory BIGINT bytes that its answer takes, a join's results and Spark's last answers too, with its share of what it shares
         invocations BIGINT how often clients asked for its answer, across restarts

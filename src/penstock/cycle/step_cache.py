@@ -106,5 +106,7 @@ def _follow(
     query = definitions.state.queries_by_id.get(query_id)
     runs = belongs and query is not None and table.name in query.reads_tables and query_id not in definitions.skipped
     plan = definitions.plan(query_id) if runs else None
+    if plan is not None and plan.kernel is not None and table.id not in plan.kernel.tables_read:
+        plan = None  # one branch of a query reads one of its tables
     for step in steps:
         step.follow(query_id, query, plan, fill)

@@ -19,12 +19,14 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.cycle.commit_files import ResultRow, result_batch
+from penstock.cycle.condition_rows import CONDITIONS_MOST, condition_rows
 from penstock.cycle.definitions import Definitions, definitions_at
 from penstock.cycle.folder import DataFolder
 from penstock.cycle.log_batch import LogBatch
 from penstock.cycle.result_rows import StepTimes, heading, quarantined, spent_row, told
 from penstock.cycle.step_cache import steps_of
 from penstock.errors import PenstockError, error
+from penstock.expr.conditions import take_figures
 from penstock.expr.newest_times import newest_by_version
 from penstock.expr.user_functions import limit_functions
 from penstock.operators.join.steps.task import JoinTask
@@ -57,6 +59,7 @@ def _run_joins(task: CycleTask, definitions: Definitions) -> Iterator[ResultRow]
     joins = JoinTask(DataFolder(Path(task.folder)), definitions, task.limits.join_memory_bytes)
     for unit in task.joins:
         yield from joins.run(unit)
+    yield from condition_rows(take_figures(CONDITIONS_MOST))
     joins.finish(owns_cleaning=task.cycle is not None)
 
 
@@ -145,6 +148,7 @@ def _meet_rows(unit: Unit, definitions: Definitions, folder: DataFolder, spent: 
         yield from _newest(batch, table.id)
     for step in steps:
         yield from spent.timed(step.cost, batch, step.run(batch, unit, folder))
+        yield from condition_rows([(table.id, step.take_figures(CONDITIONS_MOST))], unit.first)
 
 
 def _newest(batch: LogBatch, table_id: int) -> Iterator[ResultRow]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 import numpy as np
@@ -18,6 +18,8 @@ from penstock.cycle.log_batch import LogBatch
 from penstock.cycle.result_rows import UnitCost, told, units_row
 from penstock.errors import PenstockError, error
 from penstock.expr.evaluate import Functions
+from penstock.expr.expression import Expr
+from penstock.expr.lazy_factors import FactorFigures
 from penstock.expr.predicate_index import PredicateIndex
 from penstock.expr.windows import TimeWindow
 from penstock.operators.aggregate import payload
@@ -120,6 +122,9 @@ class AggregateStep:
             needed |= columns_needed(family, tuple(members.measures))
         return needed
 
+    def take_figures(self, most: int) -> Mapping[Expr, FactorFigures]:
+        return self._index.take_figures(most)
+
     def run(self, batch: LogBatch, unit: Unit, folder: DataFolder) -> Iterator[ResultRow]:
         """A family without rows has a result, too, so that the server need not read the log for it.
 
@@ -146,11 +151,16 @@ class AggregateStep:
             measures = tuple(members.measures)
             try:
                 sliced = slice_family(family, measures, rows, chosen, min(members.widths))
+                partials = {measure_name(m): m.make() for m in measures}
+                for partial, cells in zip(partials.values(), sliced.cells, strict=True):
+                    partial.condense(cells.state)
+            except PenstockError as failure:
+                yield from self._failed(family, failure, batch.first)
+                continue
             except pa.ArrowException as failure:
                 # A plan of an older version that would not be made any more; answers of other families are not affected.
                 yield from self._failed(family, error("internal_error", detail=f"slices: {failure}"), batch.first)
                 continue
-            partials = {measure_name(m): m.make() for m in measures}
             name = family_name(family)
             data = payload.to_bytes(name, partials, [(first, end)], sliced.keys, sliced.cells)
             took_ns = matching_ns + time.perf_counter_ns() - began

@@ -34,7 +34,7 @@ def is_pure(plan: KernelPlan) -> bool:
 
 def may_wait(definition: QueryDefinition) -> bool:
     """Whether a query of class low can stand behind the cycles: a selection whose matches do not depend on one another."""
-    return definition.priority == "low" and _waits(definition.stored_plan)
+    return definition.priority == "low" and definition.branch_of is None and _waits(definition.stored_plan)
 
 
 @lru_cache(maxsize=4096)
