@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.cache import Cache
+from penstock.catalog.model import PRIORITIES
 from penstock.cycle.commit_files import CommitRecord, ResultRow
 from penstock.cycle.folder import DataFolder
 from penstock.expr.windows import FOREVER, TimeWindow
@@ -260,8 +261,12 @@ class SliceStore(OperatorState):
                 low = min((lows.get(q, -FOREVER) for q in known.users), default=-FOREVER)
                 known.forget_before(low, floors.get(family.family.table_id, 0))
 
-    def give_up(self, most_bytes: int) -> set[int]:
-        """Empty what has grown the most lately until the rest fits; the queries that lost their cells. Called after each cycle."""
+    def give_up(self, most_bytes: int, rank_of: Callable[[int], int]) -> set[int]:
+        """Empty cells until the rest fits; the queries that lost them. Called after each cycle.
+
+        What can be made again goes first. Then cells go whose most important query has the lowest class (the highest `rank_of`),
+        and of these what has grown the most lately.
+        """
         sizes = self._sizes()
         self._bytes = sum(sizes.values())
         # After a start, nothing has grown yet.
@@ -276,7 +281,8 @@ class SliceStore(OperatorState):
         gone: set[int] = set()
         while sizes and sum(sizes.values()) > most_bytes:
             grown = {each: size - usual.get(each, 0.0) * (1 + SWINGS) for each, size in sizes.items()}
-            chosen = max(grown, key=lambda each: (max(0.0, grown[each]), sizes[each]))
+            ranks = {each: min(map(rank_of, each.users), default=len(PRIORITIES)) for each in sizes}
+            chosen = max(grown, key=lambda each: (ranks[each], max(0.0, grown[each]), sizes[each]))
             gone |= chosen.users
             self._empty_of(gone)
             sizes = {each: size for each, size in self._sizes().items() if size and not each.users <= gone}
