@@ -263,10 +263,11 @@ class SliceStore(OperatorState):
     def give_up(self, most_bytes: int) -> set[int]:
         """Empty what has grown the most lately until the rest fits; the queries that lost their cells. Called after each cycle."""
         sizes = self._sizes()
-        self._bytes = sum(sizes.values())
+        # What can be given back at once takes no room from another query.
+        self._bytes = sum(sizes.values()) - sum(family.refined_bytes for family in self.families.values())
         # After a start, nothing has grown yet.
-        usual = self._usual = sizes.copy() if self._usual is None else self._usual
-        if self._bytes + self.edges.nbytes + self.large.nbytes + self.series.nbytes > most_bytes:
+        usual = self._usual if self._usual is not None else {each: float(size) for each, size in sizes.items()}
+        if sum(sizes.values()) + self.edges.nbytes + self.large.nbytes + self.series.nbytes > most_bytes:
             self.edges.clear()
             for family in self.families.values():
                 family.release()

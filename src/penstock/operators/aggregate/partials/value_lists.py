@@ -275,4 +275,4 @@ def time_weighted(readings: Numbers, end: float) -> float:
     if total == 0:
         return float(values[-1])
     stood = spans > 0
-    return _exact_sum((values[stood] * spans[stood]).tolist()) / total
+    return float(_exact_sum((values[stood] * spans[stood]).tolist())) / total
