@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+import traceback
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -177,6 +179,28 @@ class Report:
         self.say(f"[bold red]{part} failed:[/bold red] {failure}")
         told = {"error": f"{type(failure).__name__}: {failure}"[:2000], "load_before": load, **origin}
         self.failures.setdefault(part, []).append(told)
+
+    def measure_parts(
+        self, parts: Mapping[str, Callable[[], Mapping[str, float | None]]], runs: int, module: str
+    ) -> list[str]:
+        """Run each part so often, and save after each run; the parts of which a run failed: the others are measured all the same."""
+        origin = {"commit": commit_now(), "command": command_of(module)}
+        failed = []
+        for name, part in parts.items():
+            for _ in range(runs):
+                load = round(os.getloadavg()[0], 2)
+                self.say(f"[bold]{name}")
+                try:
+                    found = part()
+                except Exception as failure:
+                    self.say(traceback.format_exc()[-2000:])
+                    self.put_failure(name, failure, load, **origin)
+                    failed.append(name)
+                else:
+                    for key, value in found.items():
+                        self.put_runs(key, [value], [load], **origin)
+                self.save()
+        return failed
 
     def save(self) -> Path:
         whole = {

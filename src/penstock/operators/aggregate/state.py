@@ -268,10 +268,11 @@ class SliceStore(OperatorState):
         and of these what has grown the most lately.
         """
         sizes = self._sizes()
-        self._bytes = sum(sizes.values())
+        # What can be given back at once takes no room from another query.
+        self._bytes = sum(sizes.values()) - sum(family.refined_bytes for family in self.families.values())
         # After a start, nothing has grown yet.
-        usual: Mapping[MeasureStore | ResultsFamily, float] = sizes if self._usual is None else self._usual
-        if self._bytes + self.edges.nbytes + self.large.nbytes + self.series.nbytes > most_bytes:
+        usual = self._usual if self._usual is not None else {each: float(size) for each, size in sizes.items()}
+        if sum(sizes.values()) + self.edges.nbytes + self.large.nbytes + self.series.nbytes > most_bytes:
             self.edges.clear()
             for family in self.families.values():
                 family.release()
