@@ -192,7 +192,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         loads.append(round(os.getloadavg()[0], 2))
         found.append(run(options.seconds, options.history_step, report.say))
     for key in found[0]:
-        report.put_runs(key, [one[key] for one in found], commit=commit_now(), command=command, load_before=loads)
+        report.put_runs(key, [one[key] for one in found], loads, commit=commit_now(), command=command)
     report.show()
 
 

@@ -119,6 +119,9 @@ AIMS = {
     "mining_cycle_p99_ms": ("<", 1000),
     "mining_push_p99_ms": ("<", 2000),
     "mining_kb_per_group": ("<", 50),
+    "function_calls_saved": (">", 0.93999),
+    "function_cycle_ratio_5us": (">", 5),
+    "function_order_ratio": ("<", 1.15),
 }
 
 
@@ -131,6 +134,7 @@ class Report:
         self.subtitle = subtitle
         self.values: dict[str, Any] = {}
         self.runs: dict[str, dict[str, Any]] = {}
+        self.failures: dict[str, list[dict[str, Any]]] = {}
         self.rows = 0
         self._began = time.monotonic()
         self._console = Console(stderr=True)
@@ -138,7 +142,7 @@ class Report:
         earlier = RESULTS / f"{name}.json"
         if keep and earlier.exists():
             known = json.loads(earlier.read_text())
-            self.runs = known.pop("runs", {})
+            self.runs, self.failures = known.pop("runs", {}), known.pop("failures", {})
             self.values = {n: v for n, v in known.items() if n not in ("commit", "seconds", "rows")}
 
     def say(self, text: str) -> None:
@@ -149,16 +153,33 @@ class Report:
         self.rows += rows
         self.say(f"{name} = {self.values[name]}")
 
-    def put_runs(self, name: str, found: Sequence[float | None], **origin: Any) -> None:
-        """The median of all runs as the figure, and beside it every run and its origin: commit, command and the like."""
-        good = [value for value in found if value is not None]
+    def put_runs(self, name: str, found: Sequence[float | None], loads: Sequence[float] = (), **origin: Any) -> None:
+        """The median of all runs as the figure, and beside it every run, the load before it, and its origin: commit and command.
+
+        Runs of the same origin that the file has already count, too. Those of another one stay in it as earlier ones.
+        """
+        known = self.runs.get(name, {})
+        earlier = known.pop("earlier", [])
+        if known and any(known.get(key) != value for key, value in origin.items()):
+            known, earlier = {}, [*earlier, known]
+        runs = [*known.get("runs", ()), *(None if value is None else round(float(value), 3) for value in found)]
+        good = [value for value in runs if value is not None]
         self.put(name, statistics.median(good) if good else None)
-        self.runs[name] = {"runs": [None if value is None else round(float(value), 3) for value in found], **origin}
+        self.runs[name] = {"runs": runs, "load_before": [*known.get("load_before", ()), *loads], **origin}
+        if earlier:
+            self.runs[name]["earlier"] = earlier
+
+    def put_failure(self, part: str, failure: Exception, load: float, **origin: Any) -> None:
+        """A run of a part that ended with an error; the others go on."""
+        self.say(f"[bold red]{part} failed:[/bold red] {failure}")
+        told = {"error": f"{type(failure).__name__}: {failure}"[:2000], "load_before": load, **origin}
+        self.failures.setdefault(part, []).append(told)
 
     def save(self) -> Path:
         whole = {
             **self.values,
             **({"runs": self.runs} if self.runs else {}),
+            **({"failures": self.failures} if self.failures else {}),
             "commit": commit_now(),
             "seconds": round(time.monotonic() - self._began, 1),
             "rows": self.rows,

@@ -38,24 +38,22 @@ PARTS: dict[str, Callable[[Report], Figures]] = {
 
 def measure(report: Report, names: list[str], runs: int) -> list[str]:
     """The parts of which a run failed: the others are measured all the same."""
-    command = " ".join(["python", "-m", "bench.mining", *sys.argv[1:]])
+    origin = {"commit": commit_now(), "command": " ".join(["python", "-m", "bench.mining", *sys.argv[1:]])}
     failed = []
     for name in names:
-        found, loads = [], []
         for _ in range(runs):
             load = round(os.getloadavg()[0], 2)
             report.say(f"[bold]{name}")
             try:
-                found.append(PARTS[name](report))
-                loads.append(load)
-            except Exception:  # the other parts are measured all the same
-                report.say(f"[bold red]{name.upper()} FAILED:[/bold red]\n{traceback.format_exc()[-2000:]}")
+                found = PARTS[name](report)
+            except Exception as failure:  # the other parts are measured all the same
+                report.say(traceback.format_exc()[-2000:])
+                report.put_failure(name, failure, load, **origin)
                 failed.append(name)
-        for key in dict.fromkeys(key for run in found for key in run):
-            report.put_runs(
-                key, [run.get(key) for run in found], commit=commit_now(), command=command, load_before=loads
-            )
-        report.save()
+            else:
+                for key, value in found.items():
+                    report.put_runs(key, [value], [load], **origin)
+            report.save()
     return failed
 
 

@@ -176,13 +176,17 @@ class FakeDatabase:
         """Tests of the line protocol have a real database behind them."""
         raise NotImplementedError
 
-    def invoke(self, name: str, as_of: int | str | None = None, limit: int | None = None, offset: int = 0) -> Result:
+    def invoke(
+        self, name: str, as_of: int | str | None = None, limit: int | None = None, offset: int = 0, final: bool = False
+    ) -> Result:
         self.query(name)
         self.asked_as_of.append(as_of)
         cycle = as_of if isinstance(as_of, int) else 7
         return Result(self.result.table.slice(offset, limit), cycle=cycle, now_us=self.result.now_us)
 
-    def subscribe(self, name: str, from_cycle: int | None = None, changes: bool = False) -> FakeSubscription:
+    def subscribe(
+        self, name: str, from_cycle: int | None = None, changes: bool = False, final: bool = False
+    ) -> FakeSubscription:
         self.query(name)
         if from_cycle is not None and from_cycle < self.oldest_cycle:
             raise error("cycle_gone", cycle=from_cycle, oldest=self.oldest_cycle)

@@ -36,6 +36,7 @@ from penstock.catalog.model import (
 from penstock.catalog.rollup_records import RollupDefinition, RollupState, RollupStep, closing_to_json, rollup_to_json
 from penstock.catalog.snapshot import list_snapshots, write_snapshot
 from penstock.catalog.state import CatalogState, load_state, snapshot_of
+from penstock.catalog.watermark import watermark_of
 from penstock.clock import Clock
 from penstock.errors import PenstockError, error
 from penstock.types import Field
@@ -47,6 +48,7 @@ _REMOVED_FILES = ("catalog.sqlite", "catalog.sqlite-wal", "catalog.sqlite-shm")
 _RELATIONS = ("table", "query", "rollup")  # what a FROM can name
 T = TypeVar("T")
 Still = Callable[[], AbstractContextManager[dict[int, int]]]
+NewestTime = Callable[[Iterable[int]], int | None]  # of the readings that tables have
 
 
 class Catalog:
@@ -189,6 +191,18 @@ class Catalog:
                 changed = replace(found, columns=(*found.columns, column))
             check_added(found, changed, column)
             self._write("alter_table", to_json(changed))
+            return changed
+
+    def change_lateness(self, table: str, lateness_us: int, newest_us: NewestTime) -> Table:
+        """How late a reading may come from now on. The watermark stays where it is at this moment, or goes on."""
+        with self._lock:
+            with self._still() as heads:  # so that no reading comes between a look at the newest one and the entry
+                found = self._find("table", self.state.tables, table)
+                watermark_us = watermark_of(found.options, newest_us([found.id]))
+                options = replace(found.options, lateness_us=lateness_us, watermark_us=watermark_us)
+                changed = replace(found, options=options)
+                made = self._append([("alter_table", to_json(changed))], heads)
+            self._tell(made)
             return changed
 
     def replace_function(self, function: Function) -> bool:

@@ -85,7 +85,8 @@ def table_from_json(data: dict[str, Any]) -> Table:
 
 def function_from_json(data: dict[str, Any]) -> Function:
     types = {"parameters": fields_from_json(data["parameters"]), "returns": parse_type(data["returns"])}
-    return Function(**{**known_of(Function, data), **types})
+    state = data.get("state")
+    return Function(**{**known_of(Function, data), **types, "state": None if state is None else parse_type(state)})
 
 
 def sink_from_json(data: dict[str, Any]) -> Sink:
@@ -100,6 +101,8 @@ def query_entry(query: QueryDefinition) -> dict[str, Any]:
     for sparse in ("sleeping", "branches"):
         if not entry[sparse]:
             del entry[sparse]
+    if query.bounded is None:
+        del entry["bounded"]
     return entry
 
 

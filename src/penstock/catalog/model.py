@@ -51,7 +51,10 @@ class Deduplicate:
 
 @dataclass(frozen=True, slots=True)
 class TableOptions:
-    """What WITH (...) says about a sensor table. language.md, "Time and order"."""
+    """What WITH (...) says about a sensor table. language.md, "Time and order".
+
+    `watermark_us` is the watermark at the moment when `lateness_us` was last changed: it never steps back.
+    """
 
     time: Literal["transaction", "valid"] = "transaction"
     out_of_order: Literal["refuse", "clamp", "accept"] = "refuse"
@@ -61,6 +64,8 @@ class TableOptions:
     always_on: bool = False
     discover: bool = False
     deduplicate: Deduplicate | None = None
+    lateness_us: int | None = None
+    watermark_us: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +111,10 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A user's function. `vectorised` means the body works on Arrow arrays instead of single values."""
+    """A user's function. `vectorised` means the body works on Arrow arrays instead of single values.
+
+    With the type of a `state` it is an aggregate: its body has `init`, `add`, `merge` and `finish`.
+    """
 
     name: str
     parameters: tuple[Field, ...]
@@ -114,6 +122,7 @@ class Function:
     body: str
     language: str = "python"
     vectorised: bool = False
+    state: Type | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +135,9 @@ class QueryDefinition:
     `start_us` is START: the query's NOW when it was registered; None where no time was known yet. `strategy` says how
     its answer is kept where a statement chose that (STRATEGIES); None: the cheapest is found by cost. `quarantined` says
     why it was taken out of the cycles; such a query is paused, too, until it is resumed. Cycles do not evaluate a `sleeping`
-    one, because no client uses it: the run plan says so. `branches` are the numbers of the queries that find its rows, one per
-    branch of its plan: they are derived from it (`catalog.branches`) and have its name. Such a query is the `branch_of` another.
+    one, because no client uses it: the run plan says so. `bounded`: a promise that its state does not grow without end, and how many
+    bytes it may have at most; 0: as many as it takes; None: there is no promise. `branches` are the numbers of the queries that find its
+    rows, one per branch of its plan: they are derived from it (`catalog.branches`) and have its name. Such a query is the `branch_of` another.
     """
 
     id: int
@@ -144,6 +154,7 @@ class QueryDefinition:
     strategy: str | None = None
     quarantined: str | None = None
     sleeping: bool = False
+    bounded: int | None = None
     branches: tuple[int, ...] = ()
     branch_of: int | None = None
 

@@ -203,6 +203,11 @@ class CatalogState:
         return self._definitions.stream_types
 
     @property
+    def aggregate_names(self) -> set[str]:
+        """The functions that are aggregates."""
+        return {function.name for function in self.functions.values() if function.state is not None}
+
+    @property
     def functions(self) -> dict[str, Function]:
         return self._definitions.functions
 

@@ -79,6 +79,7 @@ class Engine:
         self._wakeup = folder.tmp / "wakeup"  # where the planner of the newest one waits
         self.commits.queue.on_put = self.wake
         self._committing = threading.Lock()
+        self._ran_s: float | None = None  # when the tasks of the last cycle had ended
         self.spark: SparkSession | None = None
         self._equipped: SparkSession | None = None  # the session that has our functions
         self._scratch = folder.tmp / "spark"
@@ -175,7 +176,10 @@ class Engine:
         offsets = orjson.loads(header)
         start, end = offset_from_json(offsets["start"]), offset_from_json(offsets["end"])
         results = results.filter(pc.not_equal(kinds, "cycle")).cast(RESULT_SCHEMA)
-        info = {"ms": round((time.monotonic() - began) * 1000, 1)}
+        info = {"ms": round((time.monotonic() - began) * 1000, 1), "tasks": offsets["tasks"]}
+        if self._ran_s is not None:  # between two cycles' tasks: commit, planning, and waiting for rows
+            info["between_ms"] = round((began - self._ran_s) * 1000, 1)
+        self._ran_s = time.monotonic()
         with self._committing:
             if query != self._starts:
                 # Its tasks went on after it was abandoned. The streaming query after it plans the same rows again.

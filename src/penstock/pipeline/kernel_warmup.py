@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from penstock.expr.attribute_index import SHARE_FROM
 from penstock.expr.bits import bitmap_of_words, full
 from penstock.expr.expression import Call, Column, Expr, Literal
-from penstock.expr.factors import SHARE_FROM
 from penstock.expr.newest_times import newest_by_version, newest_passing
 from penstock.expr.predicate_index import PredicateIndex
 from penstock.operators.aggregate.approximate.coarse_cells import coarsened

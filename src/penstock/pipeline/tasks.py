@@ -63,6 +63,7 @@ class CycleTask(InputPartition):
     joins: tuple[JoinUnit, ...] = ()
     skipped: Exclusions = Exclusions()
     limits: WorkerLimits = WorkerLimits()
+    tasks: int = 1  # of the cycle, which the first one reports
 
     def __post_init__(self) -> None:
         super().__init__(None)
@@ -92,6 +93,7 @@ def cycle_tasks(
     for task in tasks:
         task.skipped, task.limits = skipped, limits
     _add_joins(tasks, join_units(listed, start, end, state, parallelism), parallelism)
+    tasks[0].tasks = len(tasks)
     return tasks
 
 

@@ -16,7 +16,17 @@ from penstock.clock import parse_timestamp
 from penstock.errors import PenstockError, error, suggest
 from penstock.sql.cursor import Cursor
 from penstock.sql.join_hints import read_hint
-from penstock.sql.nodes import BeginEnd, BeginEnds, Duration, Hold, WindowEdge, WindowJoin, WindowJoins, WithinPercent
+from penstock.sql.nodes import (
+    BeginEnd,
+    BeginEnds,
+    Duration,
+    Hold,
+    PerWindow,
+    WindowEdge,
+    WindowJoin,
+    WindowJoins,
+    WithinPercent,
+)
 from penstock.sql.parameters import Parameters
 from penstock.sql.positions import Span, mark, point
 from penstock.sql.values import LONG_UNITS, UNITS, duration_us
@@ -31,6 +41,7 @@ class ClauseParser(Cursor):
     parameters: Parameters
     # AS OF edges (a number: a cycle) by the place of their first token: sqlglot may read a table twice.
     moments: dict[int, tuple[Token, WindowEdge | int]]
+    finals: dict[int, Token]  # FINAL behind a table, in the same way
 
     # -- durations: `10 SECONDS`, `1 HOUR 30 MINUTES`, `INTERVAL '5 minutes'`, and `'1h30m'` where nothing else may stand
 
@@ -167,12 +178,22 @@ class ClauseParser(Cursor):
         # Else WITHIN would be another name for the table before it.
         if self.peek("WITHIN") and self._next.token_type == TokenType.NUMBER:
             return None
+        if self._curr.token_type == TokenType.VAR and self.peek("FINAL") and self._ends_or_as_of(self._index + 1):
+            self.finals[self._index] = self._curr
+            self.skip()
+        if self.peek("PER", "WINDOW"):
+            return None
         if not self.peek("AS", "OF") or self._index + 2 >= self._tokens_size:
             return super()._parse_table_alias(alias_tokens)
         place, first = self._index, self._curr
         self.take("AS", "OF")
         self.moments[place] = (first, self.moment())
         return None
+
+    def _ends_or_as_of(self, place: int) -> bool:
+        """Whether the statement ends at a token, or AS OF stands there: elsewhere FINAL is a name."""
+        following = [token.text.upper() for token in self._tokens[place : place + 2]]
+        return not following or following[0] == ";" or following == ["AS", "OF"]
 
     def moment(self) -> WindowEdge | int:
         """What stands behind AS OF: a time, NOW - d, or the number of a cycle."""
@@ -320,12 +341,16 @@ class ClauseParser(Cursor):
         join = WindowJoin(left=left, right=right, low=str(low), high=str(high))
         return [mark(join, first, self._prev)]
 
-    # -- WITH ERROR and WITHIN n PERCENT [WITH BOUNDS] behind a question
+    # -- WITH ERROR and WITHIN n PERCENT [WITH BOUNDS] behind a question, PER WINDOW behind a subquery
 
     def _parse_query_modifiers(self, this: Any) -> Any:
         found = super()._parse_query_modifiers(this)
         if isinstance(found, exp.Select) and self.take("WITH", "ERROR"):
             found.set("with_error", True)
+        elif isinstance(found, exp.Select) and self.peek("PER", "WINDOW"):
+            first = self._curr
+            self.take("PER", "WINDOW")
+            found.set("per_window", mark(PerWindow(), first, self._prev))
         elif isinstance(found, exp.Select) and self.peek("WITHIN"):
             first = self._curr
             self.skip()

@@ -64,6 +64,12 @@ class WithinPercent(exp.Expression):
         return float(self.args["percent"]) / 100
 
 
+class PerWindow(exp.Expression):
+    """`PER WINDOW`: a subquery is about the rows of the same window of TUMBLE or SLIDE."""
+
+    arg_types = {}
+
+
 class SampleCondition(exp.Expression, exp.Condition):
     """Whether a sample keeps a row: `this` is where it stands, `parts` of 1 000 000 000 are kept, and the seed says which."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,9 @@ from penstock.catalog.definition_json import quarantined_by
 from penstock.catalog.journal import JournalReader
 from penstock.catalog.model import QueryDefinition, Table
 from penstock.clock import format_timestamp
-from penstock.operators.base.view import view_of
+from penstock.errors import PenstockError
+from penstock.operators.base.finality import FinalRows, final_to, final_words
+from penstock.operators.base.view import classify, view_of
 from penstock.operators.select.storage_choice import SLEEPS
 from penstock.sql.plan import Plan, evaluated_by_spark
 from penstock.statements.session import Session
@@ -42,6 +45,7 @@ def describe_table(table: Table) -> dict[str, Any]:
             "retention": format_duration(options.retention_us) if options.retention_us else None,
             "idle": format_duration(options.idle_us),
             "max_ahead": format_duration(options.max_ahead_us),
+            "lateness": format_duration(options.lateness_us) if options.lateness_us is not None else None,
             "always_on": options.always_on,
             "discover": options.discover,
         },
@@ -61,8 +65,8 @@ def describe_queries(session: Session) -> list[dict[str, Any]]:
 
 def as_told(facts: dict[str, Any]) -> dict[str, Any]:
     """The same with times as the API writes them."""
-    last_us = facts["last_invoked"]
-    return {**facts, "last_invoked": format_timestamp(last_us) if last_us is not None else None}
+    times = {name: facts[name] for name in ("last_invoked", "final_to")}
+    return {**facts, **{name: format_timestamp(us) if us is not None else None for name, us in times.items()}}
 
 
 def describe_query(session: Session, definition: QueryDefinition) -> dict[str, Any]:
@@ -83,6 +87,7 @@ def _describe_query(session: Session, definition: QueryDefinition, answer: Query
     answered = answer is not None or bool(below)
     state, filled = _state(session, definition, plan, answered, message)
     kept = answered or plan.spark is not None
+    known = classify(plan, session.catalog.state)
     memory = (
         session.standing.memory_of(definition.id) + session.on_demand.trees.memory_of(definition.id) if kept else None
     )
@@ -102,6 +107,10 @@ def _describe_query(session: Session, definition: QueryDefinition, answer: Query
         "error": message,
         "strategy": session.standing.strategy_of(definition.id) if answer is not None else None,
         "strategy_asked": definition.strategy,
+        "final": final_words(known.final),
+        "final_to": _final_to(session, definition, known.final),
+        "state_bound": f"{known.state.growth}: {known.state.reason}",
+        "state_limit": definition.bounded,
         "sleeping": SLEEPS if answer is not None and answer.sleeping else None,
         "memory": memory,
         "invocations": session.usage.invocations(definition.id),
@@ -110,6 +119,15 @@ def _describe_query(session: Session, definition: QueryDefinition, answer: Query
         "seconds": session.evaluator.seconds(definition.id),
         **session.costs.of(definition.id),
     }
+
+
+def _final_to(session: Session, definition: QueryDefinition, final: FinalRows) -> int | None:
+    """Before which time rows are final, of a query with rows that become final later."""
+    if final.when != "later" or not session.standing.store.knows(definition.id):
+        return None
+    with contextlib.suppress(PenstockError):  # it has no answer yet, or none any more
+        return final_to(final, session.standing.held(definition.name, asked=False))
+    return None
 
 
 def _state(

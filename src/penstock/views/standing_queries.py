@@ -22,10 +22,11 @@ from penstock.errors import PenstockError, error, suggest
 from penstock.expr.windows import AnyWindow
 from penstock.operators.aggregate.cell_files import FileBatch
 from penstock.operators.aggregate.rollups.files import RollupFiles
-from penstock.operators.base.answer import AnswerAt
+from penstock.operators.base.answer import AnswerAt, first_rows
+from penstock.operators.base.finality import FinalAnswer, FinalRows, final_to
 from penstock.operators.base.log_access import Listings, LogAccess
 from penstock.operators.base.row_budget import AnswerReads, RowBudget, RunTasks
-from penstock.operators.base.view import Budget, QueryAt, only_strategy, view_of
+from penstock.operators.base.view import Budget, QueryAt, classify, only_strategy, view_of
 from penstock.operators.join.result_files import ResultFiles
 from penstock.operators.resample.answer_at import resample_marks
 from penstock.operators.resample.sample_cache import SampleCache
@@ -208,7 +209,7 @@ class StandingQueries:
         """What keeps memory and folder small and answers current, and the hint for the planner."""
         with self._lock:
             gone = self._give_up_passed(self.settings.answers_memory_mb << 20)
-            self.store.limit_slices(self.settings.slices_memory_mb, self.settings.exact_values_max)
+            self.store.limit_slices(self.settings)
             self.samples.tidy(self.store.spark_plans)
         for path in gone:  # freeing a hundred megabytes takes its time: not while others wait
             path.unlink(missing_ok=True)
@@ -219,15 +220,33 @@ class StandingQueries:
             # It goes through all queries, and most of what it finds can wait.
             if record.cycle % (self.intervals.trim_cycles * (1 + len(self.store.answers) // QUERIES_PER_TRIM)) == 0:
                 self._trim()
+            self._limit_bounded()
         if self._defined >= SETTLE_AFTER:
             # What a thousand definitions at a time leave behind lies between those that stay.
             self._defined = 0
             give_back_memory()
         if self.snapshot_due or record.cycle % self.intervals.snapshot_cycles == 0:
-            self.snapshot_due = self._write_settled()
-            if not self.snapshot_due:
+            goes_on = self._write_settled()
+            with self._lock:  # what a fill asks for meanwhile is in the snapshot below
+                self.snapshot_due = goes_on
+            if not goes_on:
                 self._write_snapshot(record.cycle)
         self._write_next_edge(record)
+
+    def _limit_bounded(self) -> None:
+        """Hold queries to the bytes that they may have: first what can be made again goes, then the query fails."""
+        with self._lock:
+            for query_id, most in self.store.bounded.items():
+                if self.memory_of(query_id) <= most:
+                    continue
+                self.ready.forget(query_id)
+                self.samples.forget(query_id)
+                for state in self.store.states.values():
+                    state.release(query_id)
+                used = self.memory_of(query_id)
+                if used > most:
+                    told = f"its state takes {used:,} bytes, more than the {most:,} of its option bounded"
+                    self.store.fail_unbounded(query_id, told)
 
     def _write_settled(self) -> bool:
         """Write cells to files that the next cycles leave alone, as many as a cycle has time for; whether it is to go on.
@@ -304,6 +323,7 @@ class StandingQueries:
                 store.window_index.nows.at(record.cycle, store.state, store.newest),
                 {query_id: self._join_mark(query_id) for query_id in store.window_index.joins},
                 resample_marks(store),
+                store.watermarks(),
                 {query_id: store.query_now(store.answers[query_id]) for query_id in store.window_index.clocked},
             )
             self.feed.append(mark)
@@ -463,14 +483,25 @@ class StandingQueries:
         """The oldest kept cycle that has an answer of a query."""
         return self.next_answer(query_id, self.feed.oldest() - 1) or "still to come"
 
-    def invoke(self, name: str, as_of: int | None = None, limit: int | None = None) -> Result:
-        """The answer for the window as of the last cycle (or an older, kept one)."""
+    def invoke(self, name: str, as_of: int | None = None, limit: int | None = None, only_final: bool = False) -> Result:
+        """The answer for the window as of the last cycle (or an older, kept one), or what of it is final."""
         self.wait_ready(name)
-        budget = self.new_budget()
+        budget, final = self.new_budget(), self.final_rows(name)
         held = self.held(name, as_of, budget=budget)
-        rows = held.select(limit, self.settings.result_max_rows)
+        if only_final and isinstance(held, FinalAnswer):
+            rows = first_rows(held.final_rows(), limit, self.settings.result_max_rows)
+        else:
+            rows = held.select(limit, self.settings.result_max_rows)
         notices = (*(held.note.notices if held.note is not None else ()), *budget.notices())
-        return Result(rows, cycle=held.stands_for, now_us=held.now_us, notices=notices, rolled_up=held.note)
+        return Result(rows, None, held.stands_for, held.now_us, None, notices, held.note, final_to(final, held))
+
+    def final_rows(self, name: str) -> FinalRows:
+        """When the rows of a query are final."""
+        with self._lock:
+            query = self._query(name)
+            if query is None:
+                raise error("query_not_found", query=name, hint=suggest(name, self.store.state.queries))
+            return classify(self.plan_of(query), self.store.state).final
 
     def next_answer(self, query_id: int, after: int) -> int | None:
         """The first kept cycle after one that has an answer: those in which the query rested have none."""

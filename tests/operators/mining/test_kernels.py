@@ -166,7 +166,7 @@ def test_change_points_are_those_of_the_best_partition(
     assert all(len(part) >= shortest for part in parts)
     cost = sum(mining.deviations(part) for part in parts) + len(lines) * penalty * unit
     best, fewest = mining.best_partition(values, penalty * unit, shortest)
-    assert cost <= best + 1e-7 * max(best, penalty * unit) and len(lines) <= fewest
+    assert cost <= best + 1e-7 * max(best, penalty * unit) and len(lines) <= len(fewest)
     for line, (left, right) in zip(lines, pairwise(parts), strict=True):
         saved = mining.deviations(left + right) - mining.deviations(left) - mining.deviations(right)
         truth = [math.fsum(left) / len(left), math.fsum(right) / len(right), saved / unit]

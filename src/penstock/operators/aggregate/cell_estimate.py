@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
 
 from penstock.catalog.rows import StaticRows
 from penstock.errors import error
 from penstock.expr.evaluate import evaluate
-from penstock.expr.windows import TimeWindow
+from penstock.expr.windows import FOREVER, TimeWindow
 from penstock.operators.aggregate.approximate.coarse_cells import cell_store
+from penstock.operators.aggregate.groups import Groups
+from penstock.operators.aggregate.history import SliceRequest, read_rows
+from penstock.operators.aggregate.partials.base import Ints
 from penstock.operators.aggregate.partials.cell_sums import Panes
 from penstock.operators.aggregate.partials.slices import number_groups
 from penstock.operators.aggregate.partials.tiles import (
@@ -23,13 +30,18 @@ from penstock.operators.aggregate.partials.tiles import (
     tile_slots,
 )
 from penstock.operators.aggregate.shape import SECOND_US, Family, Measure, family_of, measures_of, slice_width
+from penstock.operators.base.log_reader import LogReader
 from penstock.sql.plan import AggregatePlan
 from penstock.streams.log.segments import Segment, rows_within
 
 CELL_BYTES, SLOT_BYTES = 8, 56
 """What tiles keep of each cell beside its state: its group and the number of its rows. And of each slot: its time and log positions, twice."""
-FEW_ROWS = 2_000_000
-"""A window with fewer rows is not looked at: whatever it is, its cells take little."""
+GROUP_BYTES = 24
+"""What a key takes, where it has at most 64 bits."""
+FEW_ROWS = 100_000
+"""Of fewer rows no full window is estimated: they may have come in a burst."""
+SAMPLE_PIECES, PIECE_ROWS = 32, 1 << 11
+"""A sample of the log is so many pieces of so many rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,15 +57,24 @@ class CellEstimate:
         return sum(self.levels.values())
 
 
-def estimate_cells(plan: AggregatePlan, segments: Sequence[Segment], groups: int) -> CellEstimate | None:
-    """None where it cannot be told: the window has no fixed length, or the log has no time yet."""
+class RowSample(NamedTuple):
+    """Which share of a table's rows belongs to a family, and how many groups there may be."""
+
+    share: float
+    groups: int
+
+
+def estimate_cells(
+    plan: AggregatePlan, segments: Sequence[Segment], groups: int, share: float = 1.0
+) -> CellEstimate | None:
+    """None where it cannot be told: the window has no fixed length, or the log has no time yet. `share`: of the rows, those that count."""
     length_us = window_us(plan)
     if length_us is None or not segments:
         return None
     known_us = max(s.max_ts for s in segments) - min(s.min_ts for s in segments)
     if known_us <= 0:
         return None
-    rate = rows_within(segments, length_us) / min(length_us, known_us)
+    rate = share * rows_within(segments, length_us) / min(length_us, known_us)
     levels = level_cells(rate, length_us, groups, plan.panes, SLOT_ROWS)
     every = min((call.every_us for call in plan.aggregates if call.every_us), default=None)
     if every is not None:
@@ -62,9 +83,9 @@ def estimate_cells(plan: AggregatePlan, segments: Sequence[Segment], groups: int
         levels = level_cells(rate, length_us, groups, plan.panes, WIDE_ROWS)
     slots = sum(cells / max(1.0, min(groups, rate * width)) for width, cells in levels.items())
     each = [state_bytes(measure) + CELL_BYTES for measure in measures_of(plan)]
-    return CellEstimate(
-        rate * SECOND_US, levels, int(sum(each) * sum(levels.values()) + len(each) * SLOT_BYTES * slots)
-    )
+    nbytes = sum(each) * sum(levels.values()) + len(each) * SLOT_BYTES * slots
+    nbytes += GROUP_BYTES * min(groups, rate * length_us)
+    return CellEstimate(rate * SECOND_US, levels, int(nbytes))
 
 
 def window_us(plan: AggregatePlan) -> int | None:
@@ -111,18 +132,49 @@ def count_groups(family: Family, static: StaticRows) -> int:
     return int(groups.max(initial=0)) + 1
 
 
-def check_cells_fit(plan: AggregatePlan, segments: Sequence[Segment], static: StaticRows, most_mb: int) -> None:
-    """Raise over_budget where the cells of a full window alone would take more than the memory for all."""
+def sample_rows(log_reader: LogReader, family: Family, rows: int, full_rows: float) -> RowSample:
+    """Read some of the newest rows of the log. `full_rows`: how many a full window has."""
+    head = log_reader.segments()[-1].end
+    first = max(log_reader.segments()[0].first, head - rows)
+    starts = [*range(first, head, PIECE_ROWS)]
+    if len(starts) > SAMPLE_PIECES:  # not evenly: sensors may take turns
+        starts = random.Random(head).sample(starts, SAMPLE_PIECES)
+    pieces = [(start, min(head, start + PIECE_ROWS)) for start in sorted(starts)]
+    groups, found = Groups.by(family.keys), [np.empty(0, np.int64)]
+    for piece in pieces:
+        for part in read_rows(log_reader, SliceRequest(family, (), SECOND_US), piece):
+            found.append(groups.number(part.keys, len(part.times))[part.groups])
+    numbers = np.concatenate(found)
+    share = len(numbers) / sum(end - start for start, end in pieces)
+    return RowSample(share, guess_groups(numbers, round(share * full_rows)))
+
+
+def guess_groups(numbers: Ints, rows: int) -> int:
+    """How many groups so many rows may have, by those of a sample (Chao's estimator): the more were seen only once, the more were not seen."""
+    counts = np.unique(numbers, return_counts=True)[1]
+    once, twice = (int(np.count_nonzero(counts == times)) for times in (1, 2))
+    return max(1, min(rows, len(counts) + once * (once - 1) // (2 * (twice + 1))))
+
+
+def check_cells_fit(plan: AggregatePlan, log_reader: LogReader, most_mb: int, taken: int) -> None:
+    """Raise over_budget where the cells of a full window would take more of the memory for all than other queries leave."""
     if not all(isinstance(cell_store(measure.make(), measure.every_us), TileStore) for measure in measures_of(plan)):
         return
-    length_us = window_us(plan)
-    if length_us is None or rows_within(segments, length_us) < FEW_ROWS:
+    segments, length_us, left = log_reader.segments(), window_us(plan), (most_mb << 20) - taken
+    rows = rows_within(segments, length_us) if length_us is not None else 0
+    if rows < FEW_ROWS:
         return
-    found = estimate_cells(plan, segments, count_groups(family_of(plan), static))
-    if found is not None and found.nbytes > most_mb << 20:
+    family = family_of(plan)
+    most = count_groups(family, log_reader.static) if family.is_static else FOREVER
+    found = estimate_cells(plan, segments, most)
+    if found is not None and length_us is not None and found.nbytes > left:
+        # That was as many cells as there may be. The log tells more.
+        seen = sample_rows(log_reader, family, rows, found.rate * length_us / SECOND_US)
+        found = estimate_cells(plan, segments, min(most, seen.groups), seen.share)
+    if found is not None and found.nbytes > left:
         raise error(
             "over_budget",
             detail=f"a full window has about {found.cells:,} cells per aggregate, {found.nbytes >> 20:,} MB at"
-            f" {found.rate:,.0f} rows/s; slices_memory_mb is {most_mb:,}",
+            f" {found.rate:,.0f} rows/s; other queries take {taken >> 20:,} MB of {most_mb:,} (slices_memory_mb)",
             hint="make the window shorter or group by less, use a rollup, or raise slices_memory_mb",
         )

@@ -43,7 +43,7 @@ class OlderCells:
     is_used: bool = True  # whether rows were sliced for it since the last look
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class MeasureStore:
     """One measure's cells, and which rows of the log are in them."""
 

@@ -57,6 +57,9 @@ class UnionAt:
         for place, branch in enumerate(self.branches):
             branch.begin(delivered.of_branch(place))
 
+    def first(self, delivered: DeliveredWindows) -> Ids:
+        return _joined([branch.first(delivered.of_branch(place)) for place, branch in enumerate(self.branches)])
+
     def undelivered(self, before: AnswerAt, delivered: DeliveredWindows) -> Ids:
         since = enumerate(self._since(before))
         return _joined([branch.undelivered(was, delivered.of_branch(place)) for place, (branch, was) in since])

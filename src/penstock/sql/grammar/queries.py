@@ -23,8 +23,14 @@ def create_query(parser: PenstockParser) -> st.CreateQuery:
     options: tuple[st.StatementOption, ...] = ()
     if parser.take("WITH"):
         options = parser.listed(lambda: option(parser))
+    keep_us, keep_at, first = None, None, parser.here
+    if parser.take("KEEP"):
+        keep_us, keep_at = parser.duration(), Span(first.start, parser.last.end + 1)
+        if keep_us <= 0:
+            failure = error("invalid_window", detail="KEEP is longer than nothing", hint="write KEEP 2 HOURS")
+            raise point(failure, parser.sql, keep_at)
     parser.need("AS")
-    return st.CreateQuery(name, select(parser), if_not_exists, options, name_at=at)
+    return st.CreateQuery(name, select(parser), if_not_exists, options, keep_us, keep_at, name_at=at)
 
 
 def alter_query(parser: PenstockParser) -> st.AlterQuery | st.PauseQuery | st.ResumeQuery | st.DescribeQuery:

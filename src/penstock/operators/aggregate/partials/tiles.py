@@ -189,11 +189,15 @@ class CellTile:
 
 
 class LevelTile(NamedTuple):
-    """A tile, when it begins, and how many slots a tile of its level may have."""
+    """A tile, when it begins, and how many slots a tile of its level may have; 0: it has finer cells of a wide slot."""
 
     start: int
     slots: int
     tile: CellTile
+
+    @property
+    def is_refined(self) -> bool:
+        return not self.slots
 
 
 def _spread(column: Numbers, count: int) -> Numbers:
