@@ -117,8 +117,8 @@ class Subscription:
 
     def _is_due(self) -> bool:
         """Whether a cycle is there to tell about. A query that rests is waited for: then nothing it missed is lost."""
-        last = self._feed.last()
-        if self._is_closed() or last is None or last.cycle <= self.cycle:
+        newest = self._standing.newest_cycle(self.name)
+        if self._is_closed() or newest is None or newest <= self.cycle:
             return self._is_closed()
         resting = self._standing.is_resting(self.name)
         self._rested = self._rested or resting
@@ -132,10 +132,12 @@ class Subscription:
         self._before = held
         if self._final and isinstance(held, FinalAnswer):
             return self._made_of(held, held.final_rows())
-        inside = held.inside()
-        self._inside = inside if self._changes else self._inside
+        if not self._changes:
+            return self._event(held, held.first(self._told), None)
+        # The net of all that a query keeps is its answer.
+        self._inside = held.inside()
         held.begin(self._told)
-        return self._event(held, inside, None)
+        return self._event(held, self._inside, None)
 
     def _step(self) -> Event | None:
         """What one more cycle brought; None where it brought nothing."""

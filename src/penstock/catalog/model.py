@@ -111,7 +111,10 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A user's function. `vectorised` means the body works on Arrow arrays instead of single values."""
+    """A user's function. `vectorised` means the body works on Arrow arrays instead of single values.
+
+    With the type of a `state` it is an aggregate: its body has `init`, `add`, `merge` and `finish`.
+    """
 
     name: str
     parameters: tuple[Field, ...]
@@ -119,6 +122,7 @@ class Function:
     body: str
     language: str = "python"
     vectorised: bool = False
+    state: Type | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +135,9 @@ class QueryDefinition:
     `start_us` is START: the query's NOW when it was registered; None where no time was known yet. `strategy` says how
     its answer is kept where a statement chose that (STRATEGIES); None: the cheapest is found by cost. `quarantined` says
     why it was taken out of the cycles; such a query is paused, too, until it is resumed. Cycles do not evaluate a `sleeping`
-    one, because no client uses it: the run plan says so. `bounded`: a promise that its state does not grow without end, and how many
-    bytes it may have at most; 0: as many as it takes; None: there is no promise.
+    one, because no client uses it: the run plan says so. `priority` is one of PRIORITIES. `bounded`: a promise that its state does not grow without end, and how many
+    bytes it may have at most; 0: as many as it takes; None: there is no promise. `branches` are the numbers of the queries that find its
+    rows, one per branch of its plan: they are derived from it (`catalog.branches`) and have its name. Such a query is the `branch_of` another.
     """
 
     id: int
@@ -149,7 +154,15 @@ class QueryDefinition:
     strategy: str | None = None
     quarantined: str | None = None
     sleeping: bool = False
+    priority: str = "normal"
     bounded: int | None = None
+    branches: tuple[int, ...] = ()
+    branch_of: int | None = None
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """Its own number and those of its branches."""
+        return (self.id, *self.branches)
 
     @property
     def plan(self) -> dict[str, object]:
@@ -197,6 +210,8 @@ class Sink:
 
 
 STRATEGIES = ("complete", "partial", "none")
+PRIORITIES = ("high", "normal", "low")
+"""Classes of queries, the most important first."""
 
 
 # Hidden columns of the log and of static rows; no user column may start with an underscore.

@@ -15,7 +15,9 @@ from prometheus_client.core import Metric
 
 from penstock.answers.completeness import Completeness
 from penstock.answers.costs import Costs, Usage
+from penstock.answers.load import Load
 from penstock.answers.subscription import Subscription
+from penstock.answers.units import reported_work
 from penstock.catalog.catalog import Catalog
 from penstock.catalog.model import Entry
 from penstock.clock import SECOND, Clock
@@ -34,6 +36,7 @@ from penstock.database.status import LINES, WAYS_IN, failures, status
 from penstock.database.system_tables import SystemTables
 from penstock.database.verification import Scrubber
 from penstock.errors import PenstockError, error
+from penstock.expr.code_workers import CODE_WORKERS
 from penstock.logs import note_cycle
 from penstock.operators.aggregate.history_fill import HistoryFiller
 from penstock.operators.aggregate.rollups.keeper import RollupKeeper
@@ -110,6 +113,9 @@ class Database(Parts):
         self.users.accounts()  # refuses the start where they cannot be read
         self.lock = FolderLock(self.folder)
         self.damage = damage_of(self.folder.root)
+        CODE_WORKERS.configure(
+            self.settings.code_workers, self.settings.function_timeout_ms / 1000, self.settings.worker_memory_mb
+        )
         try:
             self.engine = self._make_engine(self.folder, self.settings, lambda record: self.follower.append(record))
             self.follower = Follower(self._committed, self.engine.commits.read)
@@ -156,14 +162,13 @@ class Database(Parts):
             self.system = SystemTables(self)
             self.system_table = self.system.table
             self.costs = Costs()
+            self.load = Load(self.settings)
             self.shapes = PlanShapes()
             self.usage = Usage(self.folder.root / "usage.json")
             self.completeness = Completeness(self.standing)
             self.sampler = Sampler(self.log, self.ingest, self.sensor_tables)
             runner = self._make_runner(self.engine, self.folder, self.settings.result_max_rows)
-            self.evaluator = Evaluator(
-                runner, self.standing, self.settings, self.system.for_plan, self.costs.note_evaluation
-            )
+            self.evaluator = Evaluator(runner, self.standing, self.settings, self.system.for_plan, self._evaluated)
             self.history_filler = HistoryFiller(self.standing)
             self.idle_queries = IdleQueries(self.standing, self.catalog, self.settings.sleep_after_s)
             self.on_demand = AggregatesOnDemand(self.standing, self.settings)
@@ -226,6 +231,7 @@ class Database(Parts):
         self.close_parts()
         if hasattr(self, "standing"):
             self.standing.feed.close()
+        CODE_WORKERS.close()
         if hasattr(self, "usage"):
             self.usage.save(self.catalog.state.queries_by_id)
         if hasattr(self, "lock"):
@@ -259,12 +265,19 @@ class Database(Parts):
         with self.standing.locked() as store:
             known = store.state.queries_by_id
             self.costs.follow(store)
-        self.costs.note_cycle(record, fold_ms)
+        work = reported_work(record.results)
+        self.costs.note_cycle(record, work, fold_ms)
+        self.load.note_cycle(record, work, fold_ms)
         self._take_poisoned()
         self.usage.save_sometimes(known)
         self.on_demand.trees.tidy(known)
         if self.standing.finished != finished:
             self.observer.follow()
+
+    def _evaluated(self, query_id: int, seconds: float, answer: pa.Table) -> None:
+        """Spark SQL has evaluated a query."""
+        self.costs.note_evaluation(query_id, seconds, answer)
+        self.load.note_evaluation(query_id, seconds)
 
     def _take_poisoned(self) -> None:
         with self.standing.locked() as store:

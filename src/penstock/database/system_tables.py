@@ -47,6 +47,7 @@ class SystemTables:
             "penstock.sensors": self._sensor_rows,
             "penstock.queries": lambda: describe_queries(parts),
             "penstock.cycles": parts.costs.cycles,
+            "penstock.units": lambda: parts.load.units(parts.costs.users, parts.catalog.state),
             "penstock.streams": self._stream_rows,
             "penstock.fields": self._field_rows,
             "penstock.rollups": lambda: rollup_rows(parts.catalog.state, parts.rollups.failures),
@@ -146,7 +147,7 @@ class SystemTables:
                 "name": f.name,
                 "arguments": ", ".join(f"{p.name} {p.type}" for p in f.parameters),
                 "result": str(f.returns),
-                "kind": "scalar",
+                "kind": "scalar" if f.state is None else "aggregate",
                 "built_in": False,
                 "language": f.language,
             }

@@ -76,12 +76,17 @@ class BoundSource:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PaneEdges:
-    """TUMBLE or SLIDE of a SELECT: what stands for both edges of a row's window, and its measures in microseconds."""
+    """TUMBLE, SLIDE or SESSION of a SELECT: what stands for both edges of a row's window, and its measures in microseconds.
+
+    `key` stands in GROUP BY. With `session_us` the window is a session, and width and step are those of the pieces that it consists of.
+    """
 
     start: exp.Expr
     end: exp.Expr
     width_us: int
     step_us: int
+    key: exp.Expr
+    session_us: int = 0
 
 
 @dataclass(slots=True, eq=False)

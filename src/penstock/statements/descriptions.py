@@ -77,12 +77,19 @@ def describe_query(session: Session, definition: QueryDefinition) -> dict[str, A
 def _describe_query(session: Session, definition: QueryDefinition, answer: QueryState | None) -> dict[str, Any]:
     plan = session.standing.plan_of(definition)
     view = view_of(plan.operator)
-    failure = session.standing.store.evaluations.failure(definition.id)
+    store = session.standing.store
+    failure = store.evaluations.failure(definition.id)
     message = answer.error if answer is not None else _reader_failure(session, definition.id)
+    below = [store.answers[branch] for branch in definition.branches if branch in store.answers]
+    message = message or next((branch.error for branch in below if branch.error is not None), None)
     message = failure.message if message is None and failure is not None else message
     message = definition.quarantined or message
-    state, filled = _state(session, definition, plan, answer, message)
-    kept = answer is not None or plan.spark is not None
+    answered = answer is not None or bool(below)
+    state, filled = _state(session, definition, plan, answered, message)
+    behind = session.standing.behind(definition) if answer is not None else None
+    if state in ("RUNNING", "FINISHED") and behind is not None:
+        state = "LAGGING"
+    kept = answered or plan.spark is not None
     known = classify(plan, session.catalog.state)
     memory = (
         session.standing.memory_of(definition.id) + session.on_demand.trees.memory_of(definition.id) if kept else None
@@ -99,10 +106,12 @@ def _describe_query(session: Session, definition: QueryDefinition, answer: Query
         "runs": view.runs(plan),
         "reason": plan.spark.reason if evaluated_by_spark(plan) and plan.spark is not None else None,
         "window": view.window(plan),
-        "matched": session.standing.store.matched(definition.id) if answer is not None else None,
+        "matched": sum(map(store.matched, definition.numbers)) if answered else None,
         "error": message,
         "strategy": session.standing.strategy_of(definition.id) if answer is not None else None,
         "strategy_asked": definition.strategy,
+        "priority": definition.priority,
+        "behind": behind.rows if behind is not None else 0,
         "final": final_words(known.final),
         "final_to": _final_to(session, definition, known.final),
         "state_bound": f"{known.state.growth}: {known.state.reason}",
@@ -127,7 +136,7 @@ def _final_to(session: Session, definition: QueryDefinition, final: FinalRows) -
 
 
 def _state(
-    session: Session, definition: QueryDefinition, plan: Plan, answer: QueryState | None, message: str | None
+    session: Session, definition: QueryDefinition, plan: Plan, answered: bool, message: str | None
 ) -> tuple[str, tuple[float, float | None]]:
     """Its state, and what part of its history it has read, with the seconds left where they can be told."""
     whole = (1.0, None)
@@ -135,7 +144,7 @@ def _state(
         return "FAILED", whole
     if definition.paused:
         return "PAUSED", whole
-    if plan.kernel is not None and answer is None:
+    if (plan.kernel is not None or plan.branches) and not answered:
         return "STARTING", (0.0, None)
     if message is not None:
         return "FAILED", whole
@@ -179,7 +188,9 @@ def changes_of_query(folder: Path, query_id: int, name: str) -> list[QueryHistor
             reason = quarantined_by(entry)[query_id]
             before, changes = {**before, "paused": True, "quarantined": reason}, [("quarantined", reason)]
         elif entry.kind == "describe_query" and before and body.get("name") == name:
-            facts = [fact for fact in ("owner", "description", "strategy") if body.get(fact) != before.get(fact)]
+            facts = [
+                fact for fact in ("owner", "description", "strategy", "priority") if body.get(fact) != before.get(fact)
+            ]
             before, changes = {**before, **body}, [(fact, body.get(fact) or "none") for fact in facts]
         found += [QueryHistoryEntry(entry.at_us, entry.pos, what, detail) for what, detail in changes]
     return found

@@ -11,6 +11,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -23,11 +24,12 @@ from penstock.catalog.state import CatalogState
 from penstock.cycle.definitions import loading
 from penstock.errors import PenstockError, error
 from penstock.expr.windows import FOREVER, RowsWindow, TimeWindow, Window
-from penstock.operators.aggregate.cell_estimate import check_cells_fit, count_groups
+from penstock.operators.aggregate.cell_estimate import check_cells_fit, count_groups, window_us
 from penstock.operators.aggregate.finish_times import FinishCost, check_mining_fits
 from penstock.operators.aggregate.rollups.rollup_read import find_match
 from penstock.operators.aggregate.shape import family_of
 from penstock.operators.base.finality import check_bounded
+from penstock.operators.base.log_reader import LogReader, read_log
 from penstock.operators.base.view import classify, unheeded, view_of
 from penstock.operators.join.buffer_budget import check_join_fits
 from penstock.operators.join.readers import check_readers
@@ -75,6 +77,11 @@ class RequestedQuery:
     asks: st.Select | str | PenstockError
     facts: Mapping[str, Any] = field(default_factory=dict)
     statement: st.Statement | None = None  # where it stands in a script
+
+    @property
+    def keep_us(self) -> int | None:
+        """How long it keeps its results for those that come later."""
+        return self.statement.keep_us if isinstance(self.statement, st.CreateQuery) else None
 
 
 def runs(statements: Sequence[st.Statement]) -> Iterator[st.Statement | list[Registering]]:
@@ -132,7 +139,7 @@ def register(
 
 
 def _asked_for(query: Mapping[str, Any], owner: str | None) -> RequestedQuery:
-    facts = {"owner": owner} | {n: query[n] for n in ("owner", "description", "strategy") if query.get(n)}
+    facts = {"owner": owner} | {n: query[n] for n in ("owner", "description", "strategy", "priority") if query.get(n)}
     try:
         facts |= {"bounded": bounded_named(str(query["bounded"]))} if query.get("bounded") is not None else {}
     except PenstockError as failure:
@@ -239,6 +246,12 @@ def _planned(
             raise error("already_exists", kind=kind, name=query.name)
     promise = BoundedState.of(query, asks)
     plan = asks.plan if isinstance(asks, ShapedText) else _plan_new(session, asks, state)
+    if query.keep_us is not None:
+        assert isinstance(query.statement, st.CreateQuery)
+        try:
+            plan = kept(plan, query.keep_us, state)
+        except PenstockError as failure:
+            query.statement.fail(query.statement.keep_at, failure)
     check_window(session.settings, plan)
     promise.check(session, plan, state)
     tables, queries, functions = reads_of(plan, state)
@@ -246,15 +259,22 @@ def _planned(
         session.wait_for_own_writes()
         with session.statements.turn("heavy"):
             session.evaluator.admit(plan.spark, coming)
-    if plan.window_join is not None:
-        check_join_fits(plan.window_join, session.folder.log, session.settings)
+    for join in (each.window_join for each in plan.branches or (plan,)):
+        if join is not None:
+            check_join_fits(join, session.folder.log, session.settings)
     _check_cells(session, plan, state)
     start_us = _start_of(session, plan, state)
+    if start_us is not None:
+        start_us -= _joins_late(queries, state)
     # After the wait for own writes: a notice may depend on a table's NOW.
     notices = notices_of(session.standing, query.name, plan, query.facts.get("strategy"), state)
+    overload = session.load.admit(query.name, plan, functions, session.costs.users, state)
+    notices += (overload,) if overload is not None else ()
     plan = registered(plan, f"{query.name}@{state.position}", start_us)
     text = plan_text(stored(plan))
     new = QueryDefinition(0, query.name, asks.sql, text, tables, queries, functions, start_us, **query.facts)
+    if plan.branches:
+        new = replace(new, branches=(0,) * len(plan.branches))  # the catalog gives them their numbers, too
     return new, notices
 
 
@@ -299,12 +319,47 @@ class BoundedState:
             raise self.source.point(too_large, self.option_at)
 
 
+def kept(plan: Plan, keep_us: int, state: CatalogState) -> Plan:
+    """The plan of a connection point: its results are kept by the log. Raises where the log does not cover them."""
+    selection = plan.selection
+    window = selection.window if selection is not None else None
+    if selection is None or not isinstance(window, TimeWindow):
+        hint = "KEEP stands before a SELECT of single readings of one stream with a window of time; leave it out here"
+        raise error("not_supported", feature="KEEP for this query", hint=hint)
+    table = state.tables_by_id[selection.table_id]
+    plan = replace(selection, keep_us=keep_us)
+    if window.begin.anchor == "now" and table.options.retention_us is not None:
+        needed = plan.lookback_us - window.begin.offset_us
+        if table.options.retention_us < needed:
+            detail = f'KEEP needs readings of "{table.name}" of {format_duration(needed)}, and its log has those of'
+            detail += f" {format_duration(table.options.retention_us)}"
+            hint = "results are kept by the log only: make KEEP or the window shorter, or the retention of the table longer"
+            raise error("not_supported", feature=f"this KEEP: {detail}", hint=hint)
+    return plan
+
+
+def _joins_late(queries: Sequence[str], state: CatalogState) -> int:
+    """How much earlier than NOW a query begins that reads others: as long as all of these keep their results."""
+    read = [plan_from_json(state.queries[name].plan).selection for name in queries]
+    return min((plan.keep_us or 0 if plan is not None else 0 for plan in read), default=0)
+
+
 def _check_cells(session: Session, plan: Plan, state: CatalogState) -> None:
-    """Refuse an aggregate with a window that cannot fit."""
-    if plan.aggregation is not None and plan.aggregation.table_id in state.tables_by_id:
-        table_id, most_mb = plan.aggregation.table_id, session.settings.slices_memory_mb
-        segments = session.standing.listings.segments(table_id, 0)
-        check_cells_fit(plan.aggregation, segments, state.rows(table_id), most_mb)
+    """Refuse an aggregate with a window that cannot fit beside those of other queries."""
+    asked = plan.aggregation
+    table = state.tables_by_id.get(asked.table_id) if asked is not None else None
+    if asked is None or table is None:
+        return
+    with session.standing.locked() as store:
+        taken = store.slices.taken_by_others(asked)
+        head = store.offset.data.get(table.id, 0) if store.offset is not None else 0
+    listings, static = session.standing.listings, state.rows(table.id)
+    check = partial(check_cells_fit, asked, most_mb=session.settings.slices_memory_mb, taken=taken)
+    read_log(
+        check,
+        lambda: LogReader(session.folder.log, table, static, lambda: listings.segments(table.id, head)),
+        lambda: LogReader(session.folder.log, table, static, lambda: listings.fresh(table.id)),
+    )
 
 
 def _check_mining(session: Session, new: QueryDefinition, together: RegistrationBatch) -> None:
@@ -476,13 +531,23 @@ def _alter(session: Session, statement: st.AlterQuery) -> Plan | None:
         select = parse_select(changed.text)
         promise = BoundedState(definition.bounded, clause_places(select.query), select.source)
         plan = plan_of(session, select, standing=True)
+        if before.selection is not None and before.selection.keep_us is not None:
+            plan = kept(plan, before.selection.keep_us, session.catalog.state)
         check_window(session.settings, plan)
+        if _is_longer(plan, before):
+            _check_cells(session, plan, session.catalog.state)
         promise.check(session, plan, session.catalog.state)
         if before.pure_join is not None:
             check_readers(statement.name, plan, session.catalog.state)
     except PenstockError as failure:
         raise changed.point(failure) from None
     return plan if session.catalog.retarget_query(definition, changed.text, stored(plan)) else None
+
+
+def _is_longer(plan: Plan, before: Plan) -> bool:
+    """Whether an aggregate's window needs more cells than before."""
+    lengths = [window_us(each.aggregation) if each.aggregation is not None else None for each in (plan, before)]
+    return lengths[0] is not None and (lengths[1] is None or lengths[0] > lengths[1])
 
 
 def _unsaid(plan: Plan) -> tuple[str, str]:

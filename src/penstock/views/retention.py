@@ -101,6 +101,8 @@ def still_read(store: AnswerStore, table_id: int) -> int:
         answer = store.answers.get(query_id)
         if answer is not None and stream_uses(answer.plan)[0].table_id == table_id:
             position = min(position, first)
+    if offset.late is not None:
+        position = min(position, offset.late.read.get(table_id, position))
     for by_table in offset.join_fill.values():
         if table_id in by_table:
             position = min(position, by_table[table_id][0])
@@ -119,6 +121,8 @@ def now_at(store: AnswerStore, mark: Mark, query_id: int, answer: QueryState) ->
     """A query's NOW at a kept cycle."""
     if answer.plan.window_join is not None:
         return mark.joins[query_id].now_us if query_id in mark.joins else None
+    if len(answer.plan.clocks) > 1:
+        return mark.clocks.get(query_id)
     (use,) = answer.plan.uses
     table = store.state.tables_by_id.get(use.table_id)
     if table is None:

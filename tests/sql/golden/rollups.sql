@@ -116,7 +116,7 @@ CREATE ROLLUP x ON probes AS SELECT SUM(ppm, 5 MINUTES) EVERY 1 MINUTE;
 --| hint: EVERY says how time is cut
 
 CREATE ROLLUP x ON probes AS SELECT COUNT(*) GROUP BY TUMBLE(1 HOUR) EVERY 1 MINUTE;
---| ERROR 0A000 not_supported: TUMBLE or SLIDE in a rollup is not supported
+--| ERROR 0A000 not_supported: TUMBLE, SLIDE or SESSION in a rollup is not supported
 --|   1 | CREATE ROLLUP x ON probes AS SELECT COUNT(*) GROUP BY TUMBLE(1 HOUR) EVERY 1 MINUTE;
 --|     |                              ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
 --| hint: EVERY says how time is cut

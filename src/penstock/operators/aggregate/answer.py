@@ -102,9 +102,9 @@ class AggregateAt(TableAnswer):
 
     @property
     def stretch(self) -> int | None:
-        """With panes, until one leaves the window. With HAVING, a group that passes it for a moment is an alarm."""
+        """With panes, until one leaves the window. With HAVING or QUALIFY, a group that passes it for a moment is an alarm."""
         span, panes = self.instant.range(), self.plan.panes
-        if self.plan.having is not None:
+        if self.plan.having is not None or self.plan.qualify is not None:
             return None
         return span[0] // panes.pane if span is not None and panes is not None else 0
 

@@ -66,6 +66,9 @@ class AnswerAt(Protocol):
     def begin(self, delivered: DeliveredWindows) -> None:
         """A subscriber has this answer."""
 
+    def first(self, delivered: DeliveredWindows) -> Ids:
+        """What a new subscriber begins with: the answer, and what its query keeps of earlier ones. It is delivered."""
+
     def undelivered(self, before: AnswerAt, delivered: DeliveredWindows) -> Ids:
         """What entered since the subscriber's last answer, without what it was sent already."""
 

@@ -215,6 +215,9 @@ class JoinAt:
     def begin(self, delivered: DeliveredWindows) -> None:
         pass
 
+    def first(self, delivered: DeliveredWindows) -> Ids:
+        return self.inside()
+
     def undelivered(self, before: AnswerAt, delivered: DeliveredWindows) -> Ids:
         return self.entered(before)
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
-from functools import partial
+from dataclasses import dataclass, fields, replace
 
 from pyroaring import BitMap
 
@@ -106,16 +105,26 @@ def _lasting(store: AnswerStore, memory: HoldCache, plan: SelectPlan, true: Bloc
     )
 
 
-def instants_between(
-    views: AnswerOwner, store: AnswerStore, query: QueryAt, at: WindowAt, first: int, last: int
-) -> list[WindowAt]:
-    """The instants of the kept cycles between two others, with the window of a third one."""
-    table_id = expect(SelectPlan, query.state.plan).table_id
-    marks = [views.feed.mark(cycle) for cycle in range(max(first + 1, views.feed.oldest()), last)]
-    return [
-        replace(at, head=mark.end.data.get(table_id, 0), now_us=now_at(store, mark, query.id, query.state))
-        for mark in marks
-    ]
+@dataclass(frozen=True, slots=True)
+class KeptInstants:
+    """The instants of kept cycles. Called by readers, without a lock, after the cycle that they look at."""
+
+    views: AnswerOwner
+    query: QueryAt
+    at: WindowAt  # one with the same window
+
+    def are_after(self, cycle: int) -> bool:
+        """Whether the cycle after this one is kept no more."""
+        return self.views.feed.oldest() > cycle + 1
+
+    def between(self, first: int, last: int) -> list[WindowAt]:
+        """The instants of the cycles between two others, as far as they are kept."""
+        table_id, query = expect(SelectPlan, self.query.state.plan).table_id, self.query
+        with self.views.locked() as store:
+            return [
+                replace(self.at, head=mark.end.data.get(table_id, 0), now_us=now_at(store, mark, query.id, query.state))
+                for mark in self.views.feed.between(first, last)
+            ]
 
 
 def _copy(blocks: dict[int, BitMap]) -> dict[int, BitMap]:
@@ -138,7 +147,7 @@ class SelectView(View):
         held = hold_select(views.store, found, plan, window, log, ready)
         if not isinstance(window, TimeWindow) or plan.lasting is not None:
             return held
-        instants = partial(instants_between, views, views.store, found, held.instant)
+        instants = KeptInstants(views, found, held.instant)
         return replace(held, stretch=views.windows.begin(query.id, mark.cycle), instants=instants)
 
     def budget(self, plan: Plan) -> Budget:

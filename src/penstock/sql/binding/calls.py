@@ -39,7 +39,12 @@ from penstock.types import BIGINT, DOUBLE, INT, TEXT, TIMESTAMP, Type
 # Functions that PostgreSQL and other stream databases have, with what to write instead.
 _NOT_YET = {
     "age": "subtract times: NOW() - ts is a duration; EXTRACT(EPOCH FROM NOW() - ts) is seconds",
-    "session": "windows by pauses are not there yet; TUMBLE(5 MINUTES) and SLIDE(5 MINUTES, 1 MINUTE) can stand in GROUP BY",
+}
+_IN_GROUP_BY = {
+    "tumble": "TUMBLE(1 MINUTE)",
+    "slide": "SLIDE(1 MINUTE, 10 SECONDS)",
+    "session": "SESSION(30 SECONDS)",
+    "latch": "LATCH",
 }
 
 
@@ -310,9 +315,8 @@ class Calls(Coercion):
             bound = exp.Anonymous(this=name, expressions=arguments)
             bound.meta["aggregate"] = name in SPARK_AGGREGATES
             return typed(bound, result)
-        if name in ("slide", "latch", "tumble"):
-            example = {"tumble": "TUMBLE(1 MINUTE)", "slide": "SLIDE(1 MINUTE, 10 SECONDS)", "latch": "LATCH"}
-            hint = f"{example[name]} can stand in GROUP BY"
+        if name in _IN_GROUP_BY:
+            hint = f"{_IN_GROUP_BY[name]} can stand in GROUP BY"
             self.fail(node, error("not_supported", feature=f"{name.upper()} here", hint=hint))
         self.refuse_function(node, name)
 
@@ -338,7 +342,10 @@ class Calls(Coercion):
                 self.fail(argument, error("type_mismatch", detail=detail), at)
             bound.append(self.coerce(argument, parameter.type))
         call = exp.Anonymous(this=function.name, expressions=bound)
-        call.meta["user"] = True
+        if function.state is None:
+            call.meta["user"] = True
+        else:
+            call.meta.update(aggregate=True, code=function)
         return typed(call, function.returns)
 
 

@@ -12,7 +12,7 @@ from penstock.operators.aggregate.partials.correlated import PREFIX, Edge, edges
 from penstock.operators.mining.registry import FUNCTIONS, SLOT_FUNCTIONS
 from penstock.sql.binding.approximate import ERROR
 from penstock.sql.explain.join import join_lines
-from penstock.sql.explain.notation import show, show_conditions, show_output, show_window
+from penstock.sql.explain.notation import show, show_conditions, show_output, show_window, show_window_call
 from penstock.sql.plan import (
     UNNESTED,
     AggregateCall,
@@ -24,6 +24,7 @@ from penstock.sql.plan import (
     scalar_name,
 )
 from penstock.sql.plan.output import Sorted
+from penstock.sql.plan.window_calls import window_name
 from penstock.types import format_duration
 
 
@@ -77,6 +78,8 @@ def _lines(plan: AggregatePlan, conditions: list[str]) -> list[str]:
     names = {key_name(i): show(key) for i, key in enumerate(plan.keys)}
     for place, call in enumerate(plan.aggregates):
         names[aggregate_name(place)] = _correlated(call) or show_call(call)
+    for place, over in enumerate(plan.over):
+        names[window_name(place)] = _named(show_window_call(over), names)
     if plan.unnest is not None:
         names[UNNESTED] = f"unnest({_named(show(plan.unnest), names)})"
     names |= {scalar_name(place): f"({_subquery(place)})" for place in range(len(plan.scalars))}
@@ -84,7 +87,9 @@ def _lines(plan: AggregatePlan, conditions: list[str]) -> list[str]:
         lines.append(f'  read through query "{plan.reads}": its rows, one cycle later')
     if plan.latch is not None:
         lines.append("  latch: rows count for ever, also after retention has taken them")
-    if plan.panes is not None:
+    if plan.session_us:
+        lines.append(f"  sessions: readings of a group at most {format_duration(plan.session_us)} apart")
+    elif plan.panes is not None:
         width, step = format_duration(plan.panes.width), format_duration(plan.panes.step)
         lines.append(f"  panes: {width}" + ("" if width == step else f", every {step}"))
     for place, own in enumerate(plan.own_windows):
@@ -101,6 +106,8 @@ def _lines(plan: AggregatePlan, conditions: list[str]) -> list[str]:
         lines.append(f"  rows: one per element of {_named(show(plan.unnest), names)}")
     if plan.having is not None:
         lines.append("  having: " + _named(show(plan.having), names))
+    if plan.qualify is not None:
+        lines.append("  qualify: " + _named(show(plan.qualify), names))
     if plan.sorted is not None and plan.sorted.distinct:
         lines.append("  distinct: rows that are alike come once")
     if plan.sorted is not None and (plan.sorted.order or plan.sorted.limit is not None or plan.sorted.offset):
@@ -127,12 +134,14 @@ def _named(text: str, names: dict[str, str]) -> str:
 _PROMISES = {
     "approx_count": "within {0} of the truth, for certain",
     "approx_sum": "within {0} of the sum of absolute values, for certain",
+    "approx_avg": "within {0} of the mean of absolute values, for certain",
     "approx_distinct": "within {0} of the truth in 99.7 % of all cases",
     "approx_percentile": "within {0} of the rows, by rank, in 99 % of all cases",
     "approx_top_k": "counts within {0} of the rows, for certain",
     "approx_norm": "within {0} of the truth in 99.7 % of all cases",
+    "approx_histogram": "each count within {0} of the truth, for certain",
 }
-_SPECIAL = ("approx_percentile", "approx_top_k", "approx_norm")
+_SPECIAL = ("approx_percentile", "approx_top_k", "approx_norm", "approx_histogram")
 
 
 def _parameter(call: AggregateCall) -> str:
@@ -141,8 +150,9 @@ def _parameter(call: AggregateCall) -> str:
         return ""
     if not isinstance(call.parameter, tuple):
         return f", {call.parameter!r}"
-    special, epsilon = call.parameter[:2]
-    said = [f"{special:g}"] if call.function.removesuffix(ERROR) in _SPECIAL else []
+    special, epsilon, *more = call.parameter
+    said = [f"{edge:g}" for edge in more[:-2]]
+    said += [f"{special:g}"] if call.function.removesuffix(ERROR) in _SPECIAL else []
     said += [] if call.function.startswith("approx_top_k") else [f"{epsilon:g}"]
     return "".join(f", {each}" for each in said)
 
@@ -250,7 +260,8 @@ def _picking_lines(plan: AggregatePlan) -> list[str]:
     if plan.picking is None:
         return []
     keys = ", ".join(show(plan.keys[place]) for place in plan.picking.inner)
-    return ["  subquery: " + (f"of the rows with the same {keys}" if keys else "of the rows of all groups")]
+    about = f"of the rows with the same {keys}" if keys else "of the rows of all groups"
+    return [f"  subquery: {about}" + (", in the same window of GROUP BY" if plan.picking.per_window else "")]
 
 
 def _show_inner(inner: str, of: Expr) -> str:

@@ -13,7 +13,7 @@ from penstock.sql.positions import Span, span_of_token
 from penstock.sql.statements import AsOf, CancelStatement, Describe, Explain, Select, Show, SourceText, Subscribe
 
 SHOWN = tuple(
-    "TABLES, QUERIES, STREAM TYPES, FUNCTIONS, SENSORS, CYCLES, STREAMS, ROLLUPS, INPUTS, "
+    "TABLES, QUERIES, STREAM TYPES, FUNCTIONS, AGGREGATES, SENSORS, CYCLES, STREAMS, ROLLUPS, INPUTS, "
     "SINKS, STATEMENTS, SERVICES, SETTINGS, USERS, TOKENS".split(", ")
 )
 
@@ -90,7 +90,7 @@ def cancel_statement(parser: PenstockParser) -> CancelStatement:
 
 def describe(parser: PenstockParser) -> Describe:
     kind: Literal["function", "stream_type"] | None = None
-    if parser.take("FUNCTION"):
+    if parser.take("FUNCTION") or parser.take("AGGREGATE"):
         kind = "function"
     elif parser.take("STREAM", "TYPE"):
         kind = "stream_type"

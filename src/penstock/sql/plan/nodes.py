@@ -8,12 +8,14 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, ClassVar, Literal, Self
 
+from penstock.catalog.model import Function
 from penstock.expr.expression import Expr, UserCall, calls_user, walk
 from penstock.expr.windows import AnyWindow, JoinWindows, TimeWindow, Window
 from penstock.operators.aggregate.partials.cell_sums import Panes
 from penstock.operators.mining.registry import FUNCTIONS as MINING
 from penstock.operators.resample.nearest import Method
 from penstock.sql.plan.output import Output, Sorted
+from penstock.sql.plan.window_calls import WindowCall
 from penstock.types import Type
 
 
@@ -41,6 +43,8 @@ class StreamUse:
     static_predicate: Expr | None
     window: Window
 
+
+StreamClock = tuple[int, Expr | None]  # a table, and which of its sensors
 
 # When cycles read the history of a new or changed query: each time; only for a new one; only a long one; never. Answers
 # read the history that cycles do not.
@@ -112,6 +116,11 @@ class Plan(ABC):
         return None
 
     @property
+    def branches(self) -> tuple[KernelPlan, ...]:
+        """Plans of queries of their own, the answers of which together are its answer (`catalog.branches`)."""
+        return ()
+
+    @property
     def functions(self) -> tuple[str, ...]:
         """The user's functions that it calls."""
         return ()
@@ -140,6 +149,16 @@ class KernelPlan(Plan):
     def tables_read(self) -> frozenset[int]:
         """All tables that it reads, also those without readings."""
         return frozenset(use.table_id for use in self.uses)
+
+    @property
+    def row_conditions(self) -> tuple[tuple[int, Expr], ...]:
+        """What the cycle decides for each row, with the table that the rows are of; 0 for combinations of rows."""
+        return ()
+
+    @property
+    def clocks(self) -> tuple[StreamClock, ...]:
+        """The streams of which the smallest NOW is that of its answer."""
+        return tuple((use.table_id, use.static_predicate) for use in self.uses)
 
     @property
     def windows(self) -> AnyWindow:
@@ -194,7 +213,9 @@ class SelectPlan(KernelPlan):
 
     A row enters in the cycle that reads it from the log and leaves with the window. Late rows enter when
     they come, if their time lies inside. `static_predicate` is decided per sensor, before any reading.
-    With `lasting` rows also leave and come back when a late row breaks or mends what has to last.
+    With `lasting` rows also leave and come back when a late row breaks or mends what has to last. `beside` are other streams
+    that hold back its NOW, as in a branch of UNION ALL.
+    With `keep_us` a new subscriber begins with the rows of a window that begins so much earlier.
     """
 
     operator: ClassVar[str] = "select"
@@ -204,10 +225,16 @@ class SelectPlan(KernelPlan):
     static_predicate: Expr | None = None
     stream_predicate: Expr | None = None
     lasting: Lasting | None = None
+    beside: tuple[StreamClock, ...] = ()
+    keep_us: int | None = None
 
     @property
     def columns(self) -> tuple[tuple[str, Type], ...]:
         return _columns(self.outputs)
+
+    @property
+    def clocks(self) -> tuple[StreamClock, ...]:
+        return tuple(dict.fromkeys([(self.table_id, self.static_predicate), *self.beside]))
 
     @property
     def selection(self) -> SelectPlan:
@@ -231,8 +258,8 @@ class SelectPlan(KernelPlan):
 
     @property
     def lookback_us(self) -> int:
-        """Rows before the window say since when a condition lasts."""
-        return self.lasting.us if self.lasting is not None else 0
+        """Rows before the window say since when a condition lasts, and new subscribers receive some."""
+        return (self.lasting.us if self.lasting is not None else 0) + (self.keep_us or 0)
 
     @property
     def final_lag_us(self) -> int | None:
@@ -241,6 +268,10 @@ class SelectPlan(KernelPlan):
     @property
     def uses(self) -> tuple[StreamUse, ...]:
         return (StreamUse(self.table_id, self.static_predicate, self.window),)
+
+    @property
+    def row_conditions(self) -> tuple[tuple[int, Expr], ...]:
+        return () if self.stream_predicate is None else ((self.table_id, self.stream_predicate),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,6 +359,11 @@ class JoinPlan(KernelPlan):
         return tuple(StreamUse(i.table_id, i.static_predicate, i.window) for i in self.inputs)
 
     @property
+    def row_conditions(self) -> tuple[tuple[int, Expr], ...]:
+        of_inputs = tuple((i.table_id, i.stream_predicate) for i in self.inputs if i.stream_predicate is not None)
+        return *of_inputs, *((0, c) for c in chain(self.conditions, *(t.conditions for t in self.tables)))
+
+    @property
     def final_lag_us(self) -> int | None:
         return self.bounds[0][1] if self.missing != "inner" else None
 
@@ -346,6 +382,8 @@ def max_or_none(values: Iterable[int | None]) -> int | None:
     return None if None in found else max((value for value in found if value is not None), default=None)
 
 
+ONLY_IN_SLICES = frozenset({"approx_histogram", "approx_histogram_error"})
+"""Aggregates that Spark SQL has no words for."""
 WINDOW_START = "window_start"
 WINDOW_END = "window_end"
 UNNESTED = "unnested.element"
@@ -367,7 +405,7 @@ def scalar_name(place: int) -> str:
 class AggregateCall:
     """One call of an aggregate; without arguments it counts rows. `parameter`: the fraction of a
     percentile; of an approximation what is special of it, its error, the width of panes and how long cells stay fine.
-    `options`: the named arguments of a function of a series, all of them.
+    `options`: the named arguments of a function of a series, all of them. `code`: that of a user aggregate.
     """
 
     function: str
@@ -375,6 +413,12 @@ class AggregateCall:
     type: Type
     parameter: float | tuple[float, ...] | None = None
     options: tuple[tuple[str, Any], ...] = ()
+    code: Function | None = None
+
+    @property
+    def is_answer_only(self) -> bool:
+        """Whether Spark SQL has no words for it."""
+        return self.function in MINING or self.function in ONLY_IN_SLICES or self.code is not None
 
     @property
     def every_us(self) -> int:
@@ -387,12 +431,13 @@ class CorrelatedGroups:
     """Which rows an inner aggregate picks for the answers of an aggregation with groups.
 
     The inner aggregate is taken per the keys at the places `inner`, over all panes; the answer has the first `outer` keys, the others
-    only tell inner aggregates apart. `rows` is the place of the aggregate that counts picked rows: a group without any has no answer.
+    only tell inner aggregates apart. With `per_window` it is taken per pane, too. `rows` is the place of the aggregate that counts picked rows: a group without any has no answer.
     """
 
     inner: tuple[int, ...]
     outer: int
     rows: int
+    per_window: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -401,7 +446,8 @@ class AggregatePlan(KernelPlan):
 
     Emits one row per group that has rows, without keys always one. With `panes` a group has a row for each pane that holds
     rows of it. Late rows are part of the answer from the cycle on that reads them. `outputs` and `having` name keys,
-    aggregates, subqueries and the edges of panes as `key_name`, `aggregate_name`, `scalar_name`, WINDOW_START and WINDOW_END. With
+    aggregates, subqueries and the edges of panes as `key_name`, `aggregate_name`, `scalar_name`, WINDOW_START and WINDOW_END. Rows that
+    `having` leaves have values of the window functions `over`, which outputs and `qualify` name by `window_name`. With
     `unnest`, an array over the same names, a row that `having` leaves comes once per element, which is UNNESTED. With
     `latch`, the name of a state of its own, rows count for ever, also when retention has taken them; where they begin is in `stream_predicate`.
     """
@@ -415,7 +461,12 @@ class AggregatePlan(KernelPlan):
     static_predicate: Expr | None = None
     stream_predicate: Expr | None = None
     having: Expr | None = None
+    over: tuple[WindowCall, ...] = ()
+    qualify: Expr | None = None
     panes: Panes | None = None
+    session_us: int = (
+        0  # with it, panes of a group with readings at most so far apart are one session; 0: panes are as they are
+    )
     own_windows: tuple[int | None, ...] = ()  # per aggregate, over how much of the window's end, if not all
     latch: str | None = None
     reads: str | None = None  # the query through which rows are read, so that they come a cycle later
@@ -442,9 +493,18 @@ class AggregatePlan(KernelPlan):
         return (StreamUse(self.table_id, self.static_predicate, self.window),)
 
     @property
+    def row_conditions(self) -> tuple[tuple[int, Expr], ...]:
+        return () if self.stream_predicate is None else ((self.table_id, self.stream_predicate),)
+
+    @property
     def fill(self) -> Fill:
         """Retention cannot delete what a commit record holds, so cycles read it for a state without end."""
         return "never" if self.latch is None else "once"
+
+    @property
+    def functions(self) -> tuple[str, ...]:
+        calls = chain(self.aggregates, *(scalar.plan.aggregates for scalar in self.scalars))
+        return tuple(sorted({call.code.name for call in calls if call.code is not None}))
 
     @property
     def has_series(self) -> bool:
@@ -454,7 +514,8 @@ class AggregatePlan(KernelPlan):
     @property
     def is_answer_only(self) -> bool:
         """Whether no text of Spark SQL says what it does, so that readers have only its answer."""
-        return any(call.function in MINING for call in self.aggregates)
+        per_window = self.picking is not None and self.picking.per_window
+        return per_window or any(call.is_answer_only for call in self.aggregates)
 
     @property
     def is_approximate(self) -> bool:

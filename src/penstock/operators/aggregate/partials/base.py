@@ -94,6 +94,9 @@ class Accumulator(Mergeable):
     def add(self, state: State, values: Values) -> None:
         """Take rows into their cells."""
 
+    def condense(self, state: State) -> None:
+        """Run users' code on what is kept of rows. Only workers of the pipeline do that."""
+
     def convert(self, values: pa.Array) -> Numbers:
         """An argument as the numbers that `add` takes; what stands for NULL does not matter."""
         return numbers_of(values)
