@@ -26,6 +26,7 @@ STARTS_THREADS = {
     "pipeline/jvm.py": "starts Java once",
     "pipeline/jobs.py": "a timer that ends with its statement",
     "pipeline/engine.py": "starts Spark once, and warms workers once",
+    "expr/code_worker.py": "a watch over the server's process, in a process of its own",
     "cli/demo.py": "a client's listeners, which end with the command",
 }
 KINDS = {

@@ -79,6 +79,10 @@ class Settings:
         5000,
         "Longest processor time of a user's function for one row (vectorised: for 10 000), four times as long by the clock; beyond it, the queries that call it are taken out of the cycles. 0 means any time.",
     )
+    code_workers: int = _setting(
+        2,
+        "Most processes that merge and finish the states of user aggregates, started when they are needed; one that takes longer than function_timeout_ms for a request is killed, and its query fails.",
+    )
     join_memory_mb: int = _setting(
         1024, "Most shared memory for the buffers of joins; beyond it the log is read again."
     )
@@ -88,7 +92,8 @@ class Settings:
         1024, "Most shared memory for the answers of many queries; beyond it they are evaluated when asked for."
     )
     slices_memory_mb: int = _setting(
-        512, "Most memory for the slices of standing aggregations; beyond it those fail that have grown the most."
+        512,
+        "Most memory for the slices of standing aggregations; beyond it queries fail, the least important first, of these those that have grown the most.",
     )
     exact_values_max: int = _setting(
         5_000_000,

@@ -62,6 +62,7 @@ class Costs:
         self._conditions: Cache[ConditionKey, FactorFigures] = Cache(most=_CONDITIONS_MOST)
         self._sharing: Ints = np.empty(0, np.int64)  # places of those that take part in cycles
         self.users: dict[UnitKey, list[int]] = {}  # replaced as a whole
+        self._whole: dict[int, int] = {}  # by branch, the query that it belongs to and that its costs count for
         self._version: int | None = None
         self._defined: int | None = None
 
@@ -71,14 +72,17 @@ class Costs:
             return
         with self._lock:
             if store.defined != self._defined:
-                queries = np.array(sorted(store.state.queries_by_id), np.int64)
+                known = store.state.queries_by_id
+                self._whole = {q: whole for q, query in known.items() if (whole := query.branch_of) is not None}
+                queries = np.array(sorted(known.keys() - self._whole.keys()), np.int64)
                 sums = np.zeros((len(queries), _FIGURES))
                 if len(self._queries) and len(queries):
                     here, there = _common(queries, self._queries)
                     sums[here] = self._sums[there]
                 self._queries, self._sums, self.users = queries, sums, users_of_units(store)
                 self._defined = store.defined
-            sharing = sorted(q for q, answer in store.answers.items() if not answer.paused and not answer.sleeping)
+            running = (q for q, answer in store.answers.items() if not answer.paused and not answer.sleeping)
+            sharing = sorted({self._whole.get(q, q) for q in running})
             self._sharing, self._version = np.searchsorted(self._queries, sharing), store.state.position
 
     def note_cycle(self, record: CommitRecord, work: Work, fold_ms: float = 0.0) -> None:
@@ -137,6 +141,8 @@ class Costs:
 
     def _add(self, queries: Ints, values: Ints | Floats, column: int) -> None:
         if len(queries) and len(self._queries):
+            if self._whole:
+                queries = np.array([self._whole.get(q, q) for q in queries.tolist()], np.int64)
             here, there = _common(queries, self._queries)
             np.add.at(self._sums[:, column], there, values[here])
 

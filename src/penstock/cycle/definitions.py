@@ -67,6 +67,8 @@ class Definitions:
         if _JUMPED in changed:  # over lines that are gone: any query may be another one
             changed |= before.keys() | self.state.queries_by_id.keys()
             changed.discard(_JUMPED)
+        for known in (before, self.state.queries_by_id):
+            changed |= {branch for q in changed if q in known for branch in known[q].branches}
         for query_id in changed:
             self._plans.remove(query_id)
         for gathered in self._changes:
@@ -105,15 +107,16 @@ class Definitions:
         return plan
 
     def functions(self) -> dict[str, Callable[..., pa.Array]]:
-        """Compiled functions by name: always the same dict, so that its holders see later functions too."""
+        """Compiled functions by name, without aggregates, which plans have: always the same dict, so that its holders see later functions too."""
         functions = self.state.functions
         if functions is not self._functions_of:
-            for function in functions.values():
+            scalar = [function for function in functions.values() if function.state is None]
+            for function in scalar:
                 if function not in self._compiled:
                     self._compiled[function] = self._timed(function.name, _compiled(function))
-            self._compiled = {f: self._compiled[f] for f in functions.values()}
+            self._compiled = {f: self._compiled[f] for f in scalar}
             self._functions.clear()
-            self._functions.update({f.name: self._compiled[f] for f in functions.values()})
+            self._functions.update({f.name: self._compiled[f] for f in scalar})
             self._functions_of = functions
         return self._functions
 

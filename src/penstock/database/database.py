@@ -36,6 +36,7 @@ from penstock.database.status import LINES, WAYS_IN, failures, status
 from penstock.database.system_tables import SystemTables
 from penstock.database.verification import Scrubber
 from penstock.errors import PenstockError, error
+from penstock.expr.code_workers import CODE_WORKERS
 from penstock.logs import note_cycle
 from penstock.operators.aggregate.history_fill import HistoryFiller
 from penstock.operators.aggregate.rollups.keeper import RollupKeeper
@@ -112,6 +113,9 @@ class Database(Parts):
         self.users.accounts()  # refuses the start where they cannot be read
         self.lock = FolderLock(self.folder)
         self.damage = damage_of(self.folder.root)
+        CODE_WORKERS.configure(
+            self.settings.code_workers, self.settings.function_timeout_ms / 1000, self.settings.worker_memory_mb
+        )
         try:
             self.engine = self._make_engine(self.folder, self.settings, lambda record: self.follower.append(record))
             self.follower = Follower(self._committed, self.engine.commits.read)
@@ -227,6 +231,7 @@ class Database(Parts):
         self.close_parts()
         if hasattr(self, "standing"):
             self.standing.feed.close()
+        CODE_WORKERS.close()
         if hasattr(self, "usage"):
             self.usage.save(self.catalog.state.queries_by_id)
         if hasattr(self, "lock"):
@@ -344,14 +349,21 @@ class Database(Parts):
     # -- answers
 
     def invoke(
-        self, name: str, as_of: int | str | AsOf | None = None, limit: int | None = None, offset: int = 0
+        self,
+        name: str,
+        as_of: int | str | AsOf | None = None,
+        limit: int | None = None,
+        offset: int = 0,
+        final: bool = False,
     ) -> Result:
-        """The answer of a standing query for its window as of the last cycle, an older one, or a past time."""
-        return invoke(self, name, as_of, limit, offset)
+        """The answer of a standing query for its window as of the last cycle, an older one, or a past time; or its final rows."""
+        return invoke(self, name, as_of, limit, offset, final)
 
-    def subscribe(self, name: str, from_cycle: int | None = None, changes: bool = False) -> Subscription:
-        """Push of a query's results, from the current answer on or from a kept cycle on."""
-        return subscribe(self, name, from_cycle, changes)
+    def subscribe(
+        self, name: str, from_cycle: int | None = None, changes: bool = False, final: bool = False
+    ) -> Subscription:
+        """Push of a query's results, from the current answer on or from a kept cycle on; or of its rows once they are final."""
+        return subscribe(self, name, from_cycle, changes, final)
 
     # -- about itself
 

@@ -147,7 +147,7 @@ class SystemTables:
                 "name": f.name,
                 "arguments": ", ".join(f"{p.name} {p.type}" for p in f.parameters),
                 "result": str(f.returns),
-                "kind": "scalar",
+                "kind": "scalar" if f.state is None else "aggregate",
                 "built_in": False,
                 "language": f.language,
             }

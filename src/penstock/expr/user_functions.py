@@ -81,6 +81,12 @@ def time_limit(progress: Callable[[], int], factor: float = 1.0) -> Iterator[Non
 
 def check_function(function: Function) -> None:
     """Refuse what could never run: another language, bad names, a syntax error. Runs none of the body."""
+    check_names(function)
+    _compile(function)
+
+
+def check_names(function: Function) -> None:
+    """Refuse another language, and names that Python cannot use."""
     if function.language.lower() != "python":
         raise error("not_supported", feature=f"LANGUAGE {function.language}", hint="write LANGUAGE python")
     names = [p.name for p in function.parameters]
@@ -89,24 +95,14 @@ def check_function(function: Function) -> None:
             raise error("invalid_definition", detail=f'"{name}" is not a name that Python can use')
     if len(set(names)) < len(names):
         raise error("invalid_definition", detail=f'function "{function.name}" has two parameters of one name')
-    _compile(function)
 
 
 def compile_function(function: Function) -> Callable[..., pa.Array]:
     """The function over Arrow arrays: `f(*arrays, rows=n)` gives an array of n values of its return type."""
     check_function(function)
     code, filename = _compile(function)
-    namespace: dict[str, Any] = {"math": math, "__name__": filename}
-    if function.vectorised:
-        namespace |= {"np": np, "pa": pa, "pc": pc}
-    try:
-        with time_limit(lambda: 0, _DEFINITION_FACTOR):
-            exec(code, namespace)  # the definition; its author is trusted with the workers, not with the server
-    except Overtime:
-        raise _stopped(function, "its definition took too long (function_timeout_ms)") from None
-    except Exception as problem:
-        raise _failed(function, filename, problem) from problem
-    body = namespace[function.name]
+    more = {"np": np, "pa": pa, "pc": pc} if function.vectorised else {}
+    body = define(function, code, filename, more)[function.name]
     run = _vectorised if function.vectorised else _row_by_row
 
     def call(*arrays: pa.Array, rows: int | None = None) -> pa.Array:
@@ -116,13 +112,26 @@ def compile_function(function: Function) -> Callable[..., pa.Array]:
         except PenstockError:
             raise
         except Overtime:
-            raise _stopped(function, "it took too long for a row (function_timeout_ms)") from None
+            raise stopped(function, "it took too long for a row (function_timeout_ms)") from None
         except MemoryError:
-            raise _stopped(function, "it took too much memory (worker_memory_mb)") from None
+            raise stopped(function, "it took too much memory (worker_memory_mb)") from None
         except Exception as problem:
-            raise _failed(function, filename, problem) from problem
+            raise failed(function, filename, problem) from problem
 
     return call
+
+
+def define(function: Function, code: CodeType, filename: str, more: Mapping[str, Any] = {}) -> dict[str, Any]:
+    """The names that a body defines."""
+    namespace: dict[str, Any] = {"math": math, "__name__": filename, **more}
+    try:
+        with time_limit(lambda: 0, _DEFINITION_FACTOR):
+            exec(code, namespace)  # the definition; its author is trusted with the workers, not with the server
+    except Overtime:
+        raise stopped(function, "its definition took too long (function_timeout_ms)") from None
+    except Exception as problem:
+        raise failed(function, filename, problem) from problem
+    return namespace
 
 
 def _row_by_row(body: Callable[..., Any], arrays: Sequence[pa.Array], rows: int, type_: pa.DataType) -> pa.Array:
@@ -135,23 +144,23 @@ def _row_by_row(body: Callable[..., Any], arrays: Sequence[pa.Array], rows: int,
             found = [body(*row) for row in zip(*columns, strict=True)]
     if pa.types.is_nested(type_):
         for value in found:
-            _check_fields(value, type_)
+            check_fields(value, type_)
     return pa.array(found, type_)
 
 
-def _check_fields(value: Any, type_: pa.DataType) -> None:
+def check_fields(value: Any, type_: pa.DataType) -> None:
     """Refuse a dict that lacks a field or has another one: Arrow would make NULL of the one and drop the other."""
     if value is None:
         return
     if pa.types.is_list(type_):
         for element in value:
-            _check_fields(element, type_.value_type)
+            check_fields(element, type_.value_type)
     elif pa.types.is_struct(type_):
         if not isinstance(value, Mapping):
             raise TypeError(f"it gave {type(value).__name__} where a dict with the fields of its STRUCT belongs")
         _check_names(value, type_)
         for field in type_:
-            _check_fields(value[field.name], field.type)
+            check_fields(value[field.name], field.type)
 
 
 def _check_names(names: Collection[Any], type_: pa.StructType) -> None:
@@ -199,12 +208,14 @@ def _column(found: Any, rows: int, type_: pa.DataType) -> pa.Array:
 
 
 def _compile(function: Function) -> tuple[CodeType, str]:
+    return compile_body(function, lambda module: module if _defines(module, function) else _wrap(module, function))
+
+
+def compile_body(function: Function, settle: Callable[[ast.Module], ast.Module]) -> tuple[CodeType, str]:
+    """The code of a body and the name of its file in tracebacks. `settle` makes a module of what was written."""
     filename = f"<function {function.name}>"
     try:
-        module = _parse(function.body, filename)
-        if not _defines(module, function):
-            module = _wrap(module, function)
-        return compile(module, filename, "exec"), filename
+        return compile(settle(parse_body(function.body, filename)), filename, "exec"), filename
     except SyntaxError as problem:
         detail = f'function "{function.name}", line {problem.lineno or 1} of its body: {problem.msg}'
         raise error("syntax_error", detail=detail) from None
@@ -212,7 +223,7 @@ def _compile(function: Function) -> tuple[CodeType, str]:
         raise error("syntax_error", detail=f'function "{function.name}": {problem}') from None
 
 
-def _parse(body: str, filename: str) -> ast.Module:
+def parse_body(body: str, filename: str) -> ast.Module:
     """The body without its indent. What follows `$$` on the first line may have an indent of its own."""
     try:
         return ast.parse(textwrap.dedent(body), filename)
@@ -246,12 +257,12 @@ def _wrap(module: ast.Module, function: Function) -> ast.Module:
     return shell
 
 
-def _stopped(function: Function, why: str) -> PenstockError:
+def stopped(function: Function, why: str) -> PenstockError:
     """A function that would hold up every cycle: the queries that call it are taken out of the cycles."""
     return PenstockError("query_quarantined", f'function "{function.name}" was stopped: {why}')
 
 
-def _failed(function: Function, filename: str, problem: Exception) -> PenstockError:
+def failed(function: Function, filename: str, problem: Exception) -> PenstockError:
     lines = [frame.lineno for frame in traceback.extract_tb(problem.__traceback__) if frame.filename == filename]
     where = f" (line {lines[-1]} of its body)" if lines else ""
     return error("function_failed", function=function.name, detail=f"{type(problem).__name__}: {problem}{where}")

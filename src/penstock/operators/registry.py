@@ -18,6 +18,7 @@ OPERATORS: dict[str, str] = {
     "query_aggregate": "penstock.operators.aggregate.over_queries",
     "resample": "penstock.operators.resample",
     "window_functions": "penstock.operators.window_functions",
+    "union": "penstock.operators.union",
     "sparksql": "penstock.operators.sparksql",
 }
 

@@ -44,6 +44,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import ensure_callback_server_started, launch_gateway
 
 from penstock.errors import PenstockError, error
+from penstock.process_environment import worker_environment
 from penstock.settings import Settings
 
 OLDEST_JAVA = 17
@@ -219,20 +220,6 @@ def use_archive(java_home: Path) -> str:
 def train_archive(target: Path) -> str:
     """JVM flags that write an archive when the JVM ends."""
     return f"-XX:{'AOTCacheOutput' if target.suffix == _AOT else 'ArchiveClassesAtExit'}={target} {_QUIET}"
-
-
-KEPT = frozenset(
-    "PATH HOME USER LOGNAME SHELL LANG LANGUAGE TZ TMPDIR TEMP TMP VIRTUAL_ENV LD_LIBRARY_PATH MALLOC_ARENA_MAX "
-    "XDG_CACHE_HOME YARN_CONF_DIR".split()
-)
-KEPT_PREFIXES = ("LC_", "JAVA_", "SPARK_", "_SPARK_", "PYSPARK_", "_PYSPARK_", "PYTHON", "NUMBA_", "HADOOP_")
-_SECRET_WORDS = ("SECRET", "TOKEN", "PASSWORD", "PASSWD", "CREDENTIAL")
-
-
-def worker_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables of `environ` that the JVM and its workers get."""
-    kept = (name for name in environ if name in KEPT or name.startswith(KEPT_PREFIXES))
-    return {name: environ[name] for name in kept if not any(word in name.upper() for word in _SECRET_WORDS)}
 
 
 class PopenOptions(dict[str, object]):

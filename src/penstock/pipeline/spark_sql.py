@@ -112,7 +112,7 @@ class SparkRunner:
 
     def _register_functions(self, state: CatalogState) -> None:
         for function in state.functions.values():
-            if self._registered.get(function.name) != function:
+            if function.state is None and self._registered.get(function.name) != function:
                 register_function(self._spark, function.name, _spark_function(function), function.returns)
                 self._registered[function.name] = function
 

@@ -151,7 +151,7 @@ def _dispatch(parser: PenstockParser) -> Statement:
     word = parser.here.text
     if word.upper() == "CREATE":
         parser.skip()
-        raise parser.expected("STREAM TYPE, TABLE, QUERY, ROLLUP, SINK, FUNCTION, USER or TOKEN")
+        raise parser.expected("STREAM TYPE, TABLE, QUERY, ROLLUP, SINK, FUNCTION, AGGREGATE, USER or TOKEN")
     if word.upper() == "ALTER":
         parser.skip()
         raise parser.expected("TABLE, QUERY, SINK, USER or SYSTEM")
@@ -178,6 +178,11 @@ _STATEMENTS: tuple[tuple[tuple[str, ...], Callable[[PenstockParser], Statement]]
     (("CREATE", "ROLLUP"), queries.create_rollup),
     (("CREATE", "FUNCTION"), lambda parser: definitions.create_function(parser, or_replace=False)),
     (("CREATE", "OR", "REPLACE", "FUNCTION"), lambda parser: definitions.create_function(parser, or_replace=True)),
+    (("CREATE", "AGGREGATE"), lambda parser: definitions.create_function(parser, False, aggregate=True)),
+    (
+        ("CREATE", "OR", "REPLACE", "AGGREGATE"),
+        lambda parser: definitions.create_function(parser, True, aggregate=True),
+    ),
     (("CREATE", "SINK"), queries.create_sink),
     (("ALTER", "SINK"), queries.alter_sink),
     (("CREATE", "USER"), administration.create_user),

@@ -140,12 +140,15 @@ class CreateTable(Statement):
 
 @dataclass(frozen=True, slots=True)
 class CreateFunction(Statement):
+    """With a `state` it is CREATE AGGREGATE."""
+
     name: str
     parameters: tuple[Field, ...]
     returns: Type
     language: str
     body: str
     vectorised: bool = False
+    state: Type | None = None
     or_replace: bool = False
     if_not_exists: bool = False
 
@@ -158,6 +161,14 @@ class AddColumn(Statement):
     column: Field
     stream: str | None = None
     if_not_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AlterLateness(Statement):
+    """How much older than the newest reading of a table a reading may be from now on."""
+
+    table: str
+    option: StatementOption
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,14 +212,19 @@ class Select(Statement):
     query: exp.Query
     sql: str
     as_of: AsOf | None = None
+    final_at: Span | None = field(repr=False, compare=False, default=None)  # where FINAL stands, if it does
 
 
 @dataclass(frozen=True, slots=True)
 class CreateQuery(Statement):
+    """`keep_us`: it is a connection point, which readers join so much later."""
+
     name: str
     select: Select
     if_not_exists: bool = False
     options: tuple[StatementOption, ...] = ()
+    keep_us: int | None = None
+    keep_at: Span | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,10 +264,10 @@ class ResumeQuery(Statement):
 
 @dataclass(frozen=True, slots=True)
 class DescribeQuery(Statement):
-    """Another owner, description or strategy of a query; None: no owner, no description, or the cheapest strategy."""
+    """Another owner, description, strategy or priority of a query; None: no owner, no description, or the cheapest strategy."""
 
     name: str
-    fact: Literal["owner", "description", "strategy"]
+    fact: Literal["owner", "description", "strategy", "priority"]
     value: str | None
 
 
@@ -294,6 +310,7 @@ class Subscribe(Statement):
     name: str
     changes: bool = False
     from_cycle: int | None = None
+    final_at: Span | None = field(repr=False, compare=False, default=None)  # where FINAL stands, if it does
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,12 +11,20 @@ from penstock.catalog.catalog import Catalog
 from penstock.catalog.definition_checks import missing
 from penstock.catalog.model import Table, plan_text
 from penstock.errors import PenstockError, error
+from penstock.expr.code_workers import CODE_WORKERS
 from penstock.expr.evaluate import evaluate, evaluate_mask
 from penstock.expr.expression import Expr
+from penstock.expr.user_aggregates import check_aggregate
 from penstock.expr.user_functions import check_function
 from penstock.sensors.registry import check_addresses, validate_connector, validate_table
 from penstock.sql import statements as st
-from penstock.sql.definitions import bind_add_column, bind_create_function, bind_create_stream_type, bind_create_table
+from penstock.sql.definitions import (
+    bind_add_column,
+    bind_alter_lateness,
+    bind_create_function,
+    bind_create_stream_type,
+    bind_create_table,
+)
 from penstock.sql.rollups import bind_create_rollup
 from penstock.sql.row_changes import bind_delete, bind_insert, bind_update
 from penstock.statements.query_statements import stored
@@ -42,14 +50,22 @@ def create_table(session: Session, statement: st.CreateTable) -> Result:
 
 
 def create_function(session: Session, statement: st.CreateFunction) -> Result:
+    """CREATE FUNCTION and CREATE AGGREGATE. A code worker finds out whether an aggregate merges."""
     catalog = session.catalog
     function = bind_create_function(statement)
-    check_function(function)
+    created = done("CREATE FUNCTION" if function.state is None else "CREATE AGGREGATE")
+    if function.state is None:
+        check_function(function)
+    else:
+        check_aggregate(function)
     if statement.if_not_exists and statement.name in catalog.state.functions:
-        return done("CREATE FUNCTION")
+        return created
+    if function.state is not None:
+        CODE_WORKERS.check(function)
     if statement.or_replace and statement.name in catalog.state.functions:
-        if catalog.replace_function(function):
-            return done("CREATE FUNCTION")
+        # The plans of its queries have an aggregate's code.
+        if function.state is None and catalog.replace_function(function):
+            return created
         # Refused while a query uses it: its earlier answers would mean something else.
         try:
             catalog.drop("function", [statement.name])
@@ -58,13 +74,19 @@ def create_function(session: Session, statement: st.CreateFunction) -> Result:
                 failure.hint = "drop them first, or create a function with another name"
             raise
     catalog.create_function(function)
-    return done("CREATE FUNCTION")
+    return created
 
 
 def add_column(session: Session, statement: st.AddColumn) -> Result:
     catalog = session.catalog
     table, column, to_stream = bind_add_column(statement, catalog.state)
     catalog.add_column(table.name, column, to_stream)
+    return done("ALTER TABLE")
+
+
+def alter_lateness(session: Session, statement: st.AlterLateness) -> Result:
+    table, lateness_us = bind_alter_lateness(statement, session.catalog.state)
+    session.catalog.change_lateness(table.name, lateness_us, session.log.newest_us)
     return done("ALTER TABLE")
 
 

@@ -56,6 +56,13 @@ def _functions(session: Session) -> Iterator[_Row]:
         yield found.name, ", ".join(f"{p.name} {p.type}" for p in found.parameters), str(found.returns)
 
 
+def _aggregates(session: Session) -> Iterator[_Row]:
+    for found in session.catalog.state.functions.values():
+        if found.state is not None:
+            parameters = ", ".join(f"{p.name} {p.type}" for p in found.parameters)
+            yield found.name, parameters, str(found.returns), str(found.state)
+
+
 def _settings(session: Session) -> Iterator[_Row]:
     for setting in SETTINGS:
         value = shown_options({setting.name: str(getattr(session.settings, setting.name))})[setting.name]
@@ -80,6 +87,7 @@ _ROWS: dict[str, tuple[tuple[str, ...], Callable[[Session], Iterable[_Row]]]] = 
     "tables": (("name", "key", "stream"), _tables),
     "stream types": (("name", "connector", "fields"), _stream_types),
     "functions": (("name", "parameters", "returns"), _functions),
+    "aggregates": (("name", "parameters", "returns", "state"), _aggregates),
     "settings": (("name", "value", "meaning"), _settings),
     "users": (("name", "role", "password", "tokens", "created"), _users),
     "tokens": (("name", "role", "owner", "created", "expires"), _tokens),
@@ -95,6 +103,8 @@ def describe(session: Session, statement: st.Describe) -> Result:
         function = state.functions[name]
         columns = [(p.name, str(p.type), "parameter") for p in function.parameters]
         columns.append((None, str(function.returns), "result"))
+        if function.state is not None:
+            columns.append((None, str(function.state), "state"))
     if columns is not None:
         return rows_of(("column", "type", "kind"), columns)
     if statement.kind is not None:

@@ -83,8 +83,8 @@ class IdleQueries:
             with self._standing.locked() as store:
                 for query_id in chosen[first : first + LOOKS_A_HOLD]:
                     answer = store.answers.get(query_id)
-                    if answer is None:
-                        continue
+                    if answer is None or store.state.queries_by_id[query_id].branch_of is not None:
+                        continue  # a branch is asked through its query, which is awake
                     rows = cost.rows(store, query_id, answer) if _may_sleep(answer) else FOREVER
                     if answer.sleeping and rows > self._most_rows:
                         awake.add(query_id)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from penstock.clock import format_timestamp
+from penstock.errors import PenstockError
 from penstock.sql.plan import AggregatePlan, plan_from_json
 from tests.oracle.aggregates.model import panes_of
 from tests.support.examples import SOAK
@@ -37,6 +38,7 @@ class Asked:
     having: int = 0
     outside: Callable[[Row], Any] = lambda row: True
     inside: Callable[[Row], Any] = lambda row: True
+    per_window: bool = False  # compared with those in the same pane only
 
     def sql(self, more: str) -> str:
         items = [*self.group, "COUNT(*) AS n", "SUM(bytes) AS s", "AVG(duration) AS m", "MIN(bytes) AS low"]
@@ -55,10 +57,16 @@ class Asked:
         if not self.group and self.pane_us is None:
             found[()] = []
         for row in rows:
-            values = [r[self.x] for r in rows if self.inside(r) and self.beside(r, row)]
-            known = [value for value in values if value is not None]
-            if known and row[self.x] is not None and self.outside(row) and self.passes(row, self.inner(known)):
-                for pane in panes_of(row["ts"], self.pane_us, self.step_us):
+            for pane in panes_of(row["ts"], self.pane_us, self.step_us):
+                values = [
+                    r[self.x]
+                    for r in rows
+                    if self.inside(r)
+                    and self.beside(r, row)
+                    and (not self.per_window or pane in panes_of(r["ts"], self.pane_us, self.step_us))
+                ]
+                known = [value for value in values if value is not None]
+                if known and row[self.x] is not None and self.outside(row) and self.passes(row, self.inner(known)):
                     found.setdefault((*pane[:1], *(row[key] for key in self.group)), []).append(row)
         return [(*key, *_said(chosen)) for key, chosen in found.items() if len(chosen) >= self.having]
 
@@ -136,6 +144,35 @@ ASKED = {
     ),
     "per_slide": Asked(
         f"duration > {ALL}", "duration", mean, lambda r, i: r["duration"] > i, pane_us=6_000_000, step_us=2_000_000
+    ),
+    "of_its_pane": Asked(
+        "duration > (SELECT AVG(duration) FROM calls PER WINDOW)",
+        "duration",
+        mean,
+        lambda r, i: r["duration"] > i,
+        pane_us=5_000_000,
+        per_window=True,
+    ),
+    "of_its_pane_and_kind": Asked(
+        "duration >= 0.9 * (SELECT MAX(i.duration) FROM calls i WHERE i.kind = o.kind PER WINDOW)",
+        "duration",
+        max,
+        lambda r, i: r["duration"] >= 0.9 * i,
+        ("zone",),
+        same("kind"),
+        pane_us=5_000_000,
+        per_window=True,
+    ),
+    "of_each_slide": Asked(
+        "duration < (SELECT AVG(duration) FROM calls WHERE is_intl PER WINDOW)",
+        "duration",
+        mean,
+        lambda r, i: r["duration"] < i,
+        ("kind",),
+        pane_us=5_000_000,
+        step_us=2_000_000,
+        inside=lambda r: r["is_intl"],
+        per_window=True,
     ),
     "per_pane": Asked(
         f"duration < {ALL}", "duration", mean, lambda r, i: r["duration"] < i, ("zone",), pane_us=5_000_000
@@ -264,3 +301,45 @@ def test_where_now_is_the_clock_the_subquery_may_be_about_other_sensors(pipes: C
         now = story.pipe.db.standing.store.offset.now_us  # type: ignore[union-attr]
         story.check(OTHERS, [r for r in story.rows if r["ts"] >= now - 20_000_000])
     story.pipe.db.stop()
+
+
+@pytest.mark.parametrize(
+    ("sql", "said"),
+    [
+        ("SELECT COUNT(*) FROM calls WHERE duration > (SELECT AVG(duration) FROM calls PER WINDOW)", "GROUP BY TUMBLE"),
+        ("SELECT AVG(duration) FROM calls PER WINDOW", "it stands in a subquery"),
+        (
+            "SELECT COUNT(*) FROM calls GROUP BY TUMBLE(5 SECONDS) HAVING COUNT(*) > (SELECT COUNT(*) FROM calls PER WINDOW)",
+            "not supported",
+        ),
+        (
+            "SELECT COUNT(DISTINCT kind) FROM calls WHERE duration > (SELECT AVG(duration) FROM calls PER WINDOW)"
+            " GROUP BY TUMBLE(5 SECONDS)",
+            "DISTINCT of rows that an inner aggregate picks",
+        ),
+    ],
+)
+def test_per_window_where_there_is_none_is_refused_with_a_caret(
+    sql: str, said: str, pipes: Callable[..., Pipe]
+) -> None:
+    story = Story(pipes(), 1)
+    with pytest.raises(PenstockError) as refused:
+        story.pipe.db.execute(f"CREATE QUERY q AS {sql}")
+    assert refused.value.condition == "not_supported" and refused.value.line == 1, refused.value.render()
+    assert said in refused.value.render()
+
+
+def test_per_window_is_explained_kept_over_a_restart_and_asked_once(pipes: Callable[..., Pipe]) -> None:
+    story = Story(pipes(), 3)
+    sql = ASKED["of_its_pane"].sql("BEGIN (NOW - 20 SECONDS) END (NOW)")
+    story.pipe.db.execute(f"CREATE QUERY q AS {sql}")
+    for _ in range(6):
+        story.go_on(8)
+    story.pipe.restart()
+    told = story.pipe.db.execute("EXPLAIN q").table.column(0).to_pylist()
+    assert "  subquery: of the rows of all groups, in the same window of GROUP BY" in told
+    now = max(row["ts"] for row in story.rows)
+    expected = ASKED["of_its_pane"].answer([r for r in story.rows if r["ts"] >= now - 20_000_000])
+    standing, once = story.pipe.db.standing.invoke("q").table, story.pipe.db.execute(sql).table
+    assert standing.equals(once) and expected
+    assert alike([tuple(_plain(v) for v in row.values()) for row in once.to_pylist()], expected)

@@ -46,6 +46,15 @@ EXAMPLES: dict[str, list[str]] = {
         f"SELECT id, n, v - LAG(v) OVER (PARTITION BY id ORDER BY ts) AS d, LEAD(n) OVER (PARTITION BY id ORDER BY ts) AS m FROM a {MINUTE}",
         f"SELECT id, n, RANK() OVER (PARTITION BY id ORDER BY v) AS r FROM a QUALIFY r < 3 {MINUTE}",
     ],
+    "union": [
+        f"SELECT n, v FROM a {MINUTE} UNION ALL SELECT n, v FROM b {MINUTE}",
+        f"SELECT n, ts FROM a WHERE v > 2 UNION ALL SELECT v, ts FROM a WHERE place <> 'south' {MINUTE}"
+        " UNION ALL SELECT 7, ts FROM b BEGIN (LAST 4 ROWS)",
+        f"SELECT a.n, b.n AS m, c.v FROM a, b, a c DWINDOW PATH(a, b, c) = 5 SECONDS BOTH WAYS WHERE a.id = b.id {MINUTE}",
+        f"SELECT a.n, b.n AS m, b.ts AS t FROM a FULL JOIN b ON a.id = b.id AND b.v > 2 WINDOW(a, b) = 3 SECONDS {MINUTE}",
+        f"SELECT a.n, b.n AS m FROM a FULL JOIN b ON a.id = b.id WINDOW(a, b) = 0 SECONDS {MINUTE}",
+        f"SELECT id, n FROM a WHERE place = 'west' {MINUTE} UNION ALL SELECT id, n FROM b WHERE v > 2 FOR 5 SECONDS {MINUTE}",
+    ],
     "sparksql": [
         f"SELECT n, v FROM a {MINUTE} ORDER BY v DESC, n LIMIT 4",
         f"SELECT id, n, MAX(v) OVER (PARTITION BY id) AS top FROM a {MINUTE}",

@@ -35,7 +35,10 @@ def test_cells_of_every_width_say_the_same(seed: int, tmp_path: Path, monkeypatc
     monkeypatch.setattr(edge_rows, "PAGE_ROWS", (3, 1 << 12)[seed // 2 % 2])
     monkeypatch.setattr(edge_rows, "MOST_ROW_BYTES", (500, 1 << 20)[seed // 4 % 2])
     monkeypatch.setattr(edge_rows, "MOST_SUM_BYTES", (5_000, 1 << 20)[seed // 8 % 2])
-    run_story(Rig(tmp_path, seed, monkeypatch), least=5)
+    rig = Rig(tmp_path, seed, monkeypatch)
+    rig.far = True
+    run_story(rig, least=5)
+    assert rig.bursts
 
 
 @pytest.mark.parametrize("seed", range(2000, 2100) if os.environ.get("PENSTOCK_SOAK") else (2000, 2001, 2002, 2003))
@@ -63,8 +66,10 @@ def test_cells_in_files_say_the_same_when_files_are_lost_or_damaged(
 def run_story(rig: Rig, least: int, files: bool = False) -> None:
     """Run a whole story, and go on until it has compared more than `least` answers, and met files where it is about them."""
     rig.create()
-    for _ in range(120):
+    for step in range(120):
         rig.step()
+        if rig.far and step == 112:
+            rig.burst()
     rig.finish(least, files)
     rig.db.stop()
-    assert rig.compared > least
+    assert rig.compared > least and rig.compared_older

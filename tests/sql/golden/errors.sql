@@ -38,7 +38,7 @@ SELECT ppm FROM sensors WHERE;
 --|     |                              ^
 
 CREATE TABEL t (a INT);
---| ERROR 42601 syntax_error: expected STREAM TYPE, TABLE, QUERY, ROLLUP, SINK, FUNCTION, USER or TOKEN, found "TABEL"
+--| ERROR 42601 syntax_error: expected STREAM TYPE, TABLE, QUERY, ROLLUP, SINK, FUNCTION, AGGREGATE, USER or TOKEN, found "TABEL"
 --|   1 | CREATE TABEL t (a INT);
 --|     |        ^^^^^
 --| hint: did you mean "TABLE"?

@@ -80,7 +80,7 @@ BEGIN; COMMIT; ROLLBACK; START TRANSACTION;
 --|   kind: BEGIN
 
 DROP INDEX x;
---| ERROR 42601 syntax_error: expected TABLE, STREAM TYPE, FUNCTION, QUERY, ROLLUP, SINK, USER or TOKEN, found "INDEX"
+--| ERROR 42601 syntax_error: expected TABLE, STREAM TYPE, FUNCTION, AGGREGATE, QUERY, ROLLUP, SINK, USER or TOKEN, found "INDEX"
 --|   1 | DROP INDEX x;
 --|     |      ^^^^^
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from penstock.expr.expression import Call, Column, Expr, Literal
 from penstock.operators.aggregate.groups import Groups
@@ -15,7 +16,7 @@ from penstock.operators.aggregate.partials.cell_sums import CombinedCells, merge
 from penstock.operators.aggregate.partials.correlated import INNER, PREFIX, Correlated, edges_of
 from penstock.operators.aggregate.partials.slices import number_groups
 from penstock.operators.aggregate.shape import Measure, measure_of
-from penstock.sql.plan import AggregateCall, AggregatePlan, aggregate_name
+from penstock.sql.plan import AggregateCall, AggregatePlan, CorrelatedGroups, aggregate_name
 from penstock.types import BIGINT, BOOLEAN
 
 Whole = Mapping[Measure, CombinedCells]
@@ -27,14 +28,15 @@ def with_inner(
     """Every line with the inner aggregate that its rows are compared with."""
     if plan.picking is None:
         return whole
-    places, width = plan.picking.inner, 1 if plan.panes is None else plan.panes.width
-    return {m: _shared(m, combined, _numbers(groups, combined.groups, places), width) for m, combined in whole.items()}
+    width = 1 if plan.panes is None or plan.picking.per_window else plan.panes.width
+    return {m: _shared(m, combined, _numbers(groups, combined, plan.picking), width) for m, combined in whole.items()}
 
 
-def _numbers(groups: Groups, lines: Ints, places: tuple[int, ...]) -> Ints:
-    """Lines with the same values of some keys have the same number."""
-    keys = groups.columns(lines)
-    return number_groups([keys[place] for place in places], len(lines))[0]
+def _numbers(groups: Groups, lines: CombinedCells, picking: CorrelatedGroups) -> Ints:
+    """Lines with the same inner aggregate have the same number."""
+    keys = groups.columns(lines.groups)
+    panes = [pa.array(lines.windows)] if picking.per_window else []
+    return number_groups([*(keys[place] for place in picking.inner), *panes], len(lines.groups))[0]
 
 
 def _shared(measure: Measure, combined: CombinedCells, numbers: Ints, width: int) -> CombinedCells:

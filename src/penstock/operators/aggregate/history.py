@@ -91,7 +91,7 @@ def slice_pieces(
     for first, end in pieces:
         log_reader.require(None, first, end)
     if not log_reader.affords(sum(end - first for first, end in pieces)):
-        found = log_reader.run([log_reader.source.task(_slice, request, piece) for piece in pieces])
+        found = log_reader.run([log_reader.source.task(_slice_in_worker, request, piece) for piece in pieces])
         yield from zip(pieces, found, strict=True)
         return
     index = _index_of(request)
@@ -114,6 +114,15 @@ def _slice(
         for batch, chosen in batches
         for width, some in request.by_width(batch, chosen)
     ]
+
+
+def _slice_in_worker(log_reader: LogReader, request: SliceRequest, piece: Range) -> list[SlicedFamily]:
+    """The same where users' code may run."""
+    found = _slice(log_reader, request, piece)
+    for sliced in found:
+        for measure, cells in zip(request.measures, sliced.cells, strict=True):
+            measure.make().condense(cells.state)
+    return found
 
 
 def read_rows(log_reader: LogReader, request: SliceRequest, piece: Range) -> list[FamilyRows]:

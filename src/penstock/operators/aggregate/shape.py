@@ -13,6 +13,7 @@ from penstock.operators.aggregate.partials.base import Partial
 from penstock.operators.aggregate.partials.cell_sums import CellRange, Panes
 from penstock.operators.aggregate.partials.registry import approximate_name, make_partial, partial_for
 from penstock.operators.aggregate.partials.samples import sample_name
+from penstock.operators.aggregate.partials.user_states import user_states_name
 from penstock.operators.mining.registry import SET, SLOT_FUNCTIONS
 from penstock.sql.plan import AggregateCall, AggregatePlan
 from penstock.types import DOUBLE
@@ -31,6 +32,7 @@ class Family:
     stream_predicate: Expr | None
     keys: tuple[Expr, ...]
     latch: str | None = None  # the name of a state that no other query shares
+    own_code: tuple[Measure, ...] = ()  # user aggregates: where one fails, no query without it shares its rows
 
     @property
     def is_static(self) -> bool:
@@ -63,11 +65,16 @@ class Measure:
 
 
 def family_of(plan: AggregatePlan) -> Family:
-    return Family(plan.table_id, plan.static_predicate, plan.stream_predicate, (*plan.keys, *plan.by), plan.latch)
+    own_code = sorted({measure_of(call) for call in plan.aggregates if call.code is not None}, key=measure_name)
+    return Family(
+        plan.table_id, plan.static_predicate, plan.stream_predicate, (*plan.keys, *plan.by), plan.latch, tuple(own_code)
+    )
 
 
 def measure_of(aggregate: AggregateCall) -> Measure:
     function, options = aggregate.function, dict(aggregate.options)
+    if aggregate.code is not None:
+        return Measure(user_states_name(aggregate.code), aggregate.arguments)
     if "sample" in options:
         return Measure(sample_name(options["sample"]), aggregate.arguments)
     if options and aggregate.every_us:
@@ -91,7 +98,8 @@ def family_name(family: Family) -> str:
     """The same in every process, for ever."""
     predicates = [None if p is None else to_json(p) for p in (family.static_predicate, family.stream_predicate)]
     latch = [] if family.latch is None else [family.latch]
-    return _digest([family.table_id, predicates, [to_json(key) for key in family.keys], *latch])
+    own_code = [[measure_name(measure) for measure in family.own_code]] if family.own_code else []
+    return _digest([family.table_id, predicates, [to_json(key) for key in family.keys], *latch, *own_code])
 
 
 @lru_cache(4096)

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.cache import Cache
+from penstock.catalog.model import PRIORITIES
 from penstock.cycle.commit_files import CommitRecord, ResultRow
 from penstock.cycle.folder import DataFolder
 from penstock.expr.windows import FOREVER, TimeWindow
@@ -260,13 +261,18 @@ class SliceStore(OperatorState):
                 low = min((lows.get(q, -FOREVER) for q in known.users), default=-FOREVER)
                 known.forget_before(low, floors.get(family.family.table_id, 0))
 
-    def give_up(self, most_bytes: int) -> set[int]:
-        """Empty what has grown the most lately until the rest fits; the queries that lost their cells. Called after each cycle."""
+    def give_up(self, most_bytes: int, rank_of: Callable[[int], int]) -> set[int]:
+        """Empty cells until the rest fits; the queries that lost them. Called after each cycle.
+
+        What can be made again goes first. Then cells go whose most important query has the lowest class (the highest `rank_of`),
+        and of these what has grown the most lately.
+        """
         sizes = self._sizes()
-        self._bytes = sum(sizes.values())
+        # What can be given back at once takes no room from another query.
+        self._bytes = sum(sizes.values()) - sum(family.refined_bytes for family in self.families.values())
         # After a start, nothing has grown yet.
-        usual = self._usual = sizes.copy() if self._usual is None else self._usual
-        if self._bytes + self.edges.nbytes + self.large.nbytes + self.series.nbytes > most_bytes:
+        usual = self._usual if self._usual is not None else {each: float(size) for each, size in sizes.items()}
+        if sum(sizes.values()) + self.edges.nbytes + self.large.nbytes + self.series.nbytes > most_bytes:
             self.edges.clear()
             for family in self.families.values():
                 family.release()
@@ -276,7 +282,8 @@ class SliceStore(OperatorState):
         gone: set[int] = set()
         while sizes and sum(sizes.values()) > most_bytes:
             grown = {each: size - usual.get(each, 0.0) * (1 + SWINGS) for each, size in sizes.items()}
-            chosen = max(grown, key=lambda each: (max(0.0, grown[each]), sizes[each]))
+            ranks = {each: min(map(rank_of, each.users), default=len(PRIORITIES)) for each in sizes}
+            chosen = max(grown, key=lambda each: (ranks[each], max(0.0, grown[each]), sizes[each]))
             gone |= chosen.users
             self._empty_of(gone)
             sizes = {each: size for each, size in self._sizes().items() if size and not each.users <= gone}
@@ -328,6 +335,18 @@ class SliceStore(OperatorState):
         """Something failed while a query's rows were read: everything is sliced again."""
         for name, measure in self._used(query_id):
             self.families[name].doubt(measure)
+
+    def release(self, query_id: int) -> None:
+        for name in {name for name, _ in self._used(query_id)}:
+            self.families[name].release()
+
+    def empty(self, query_id: int) -> None:
+        for (name, measure), known in self._used(query_id).items():
+            if known.users == {query_id}:
+                self.families[name].give_up(measure)
+                self.families[name].renumber()
+        for family in self._of_results.get(query_id, {}).values():
+            family.empty()
 
     def memory_of(self, query_id: int) -> int:
         """Bytes of a query's measures and groups, divided evenly among the queries that use them."""

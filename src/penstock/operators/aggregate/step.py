@@ -34,6 +34,7 @@ from penstock.operators.aggregate.shape import (
     plan_width,
 )
 from penstock.operators.aggregate.slicer import Batch, slice_family
+from penstock.operators.base.step import RowStep
 from penstock.operators.select.durability import meets_rows
 from penstock.pipeline.tasks import Unit
 from penstock.sql.plan import AggregatePlan, Plan
@@ -48,7 +49,7 @@ class _Members:
         self.widths: Counter[int] = Counter()
 
 
-class AggregateStep:
+class AggregateStep(RowStep):
     """All aggregations of one table. A new query changes its own families only; with its subqueries it may have several."""
 
     cost: ClassVar[str | None] = None  # it reports each family
@@ -151,11 +152,16 @@ class AggregateStep:
             measures = tuple(members.measures)
             try:
                 sliced = slice_family(family, measures, rows, chosen, min(members.widths))
+                partials = {measure_name(m): m.make() for m in measures}
+                for partial, cells in zip(partials.values(), sliced.cells, strict=True):
+                    partial.condense(cells.state)
+            except PenstockError as failure:
+                yield from self._failed(family, failure, batch.first)
+                continue
             except pa.ArrowException as failure:
                 # A plan of an older version that would not be made any more; answers of other families are not affected.
                 yield from self._failed(family, error("internal_error", detail=f"slices: {failure}"), batch.first)
                 continue
-            partials = {measure_name(m): m.make() for m in measures}
             name = family_name(family)
             data = payload.to_bytes(name, partials, [(first, end)], sliced.keys, sliced.cells)
             took_ns = matching_ns + time.perf_counter_ns() - began

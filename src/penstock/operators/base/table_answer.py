@@ -72,6 +72,9 @@ class TableAnswer(ABC):
         """Computed now: when the next cycle is compared with it, retention may have taken what it stands on."""
         self.answer()
 
+    def first(self, delivered: DeliveredWindows) -> Ids:
+        return self.inside()
+
     def undelivered(self, before: AnswerAt, delivered: DeliveredWindows) -> Ids:
         return self.entered(before)
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from sqlglot import exp
 
 from penstock.errors import error
+from penstock.operators.aggregate.approximate.histogram import BARS_MAX, edges_of
 from penstock.sql.binding.coercion import Coercion
 from penstock.sql.binding.context import BoundQuery
 from penstock.sql.binding.names import output_name
@@ -36,15 +39,18 @@ class Signature:
     numbers: bool = False
     rows: bool = False
     said: bool = True  # whether the error can be said
+    edges: bool = False  # whether a least and a largest value stand in front of what is special
 
 
 def _top(item: Type) -> Type:
     return Type("ARRAY", element=Type("STRUCT", fields=(Field("item", item), Field("count", BIGINT))))
 
 
+_BAR = Type("STRUCT", fields=(Field("low", DOUBLE), Field("high", DOUBLE), Field("count", BIGINT)))
 APPROXIMATE: dict[str, Signature] = {
     "approx_count": Signature("APPROX_COUNT(*, 0.01)", lambda t: BIGINT, (0.0001, 0.5, 0.01), rows=True),
     "approx_sum": Signature("APPROX_SUM(x, 0.01)", lambda t: DOUBLE, (0.0001, 0.5, 0.01), numbers=True),
+    "approx_avg": Signature("APPROX_AVG(x, 0.01)", lambda t: DOUBLE, (0.0001, 0.5, 0.01), numbers=True),
     "approx_distinct": Signature("APPROX_DISTINCT(x, 0.05)", lambda t: BIGINT, (0.01, 0.5, 0.05)),
     "approx_percentile": Signature(
         "APPROX_PERCENTILE(x, 0.95, 0.01)",
@@ -56,8 +62,17 @@ APPROXIMATE: dict[str, Signature] = {
     "approx_top_k": Signature(
         "APPROX_TOP_K(x, 5)", _top, (0.0, 0.0, 0.0), ("a number of values", 1.0, 100.0, None), said=False
     ),
+    "approx_histogram": Signature(
+        "APPROX_HISTOGRAM(x, 0, 100, 20, 0.01)",
+        lambda t: Type("ARRAY", element=_BAR),
+        (0.0001, 0.5, 0.01),
+        ("a number of bars", 1.0, BARS_MAX, None),
+        numbers=True,
+        edges=True,
+    ),
     "approx_norm": Signature("APPROX_NORM(x, 2, 0.25)", lambda t: DOUBLE, (0.1, 0.9, 0.25), ("p", 1.0, 2.0, 2.0)),
 }
+_WHOLE = {"approx_top_k": "values", "approx_histogram": "bars"}
 _TOP_KINDS = ("INT", "BIGINT", "DOUBLE", "TEXT")
 
 
@@ -71,29 +86,36 @@ def bind_approximate(binder: Coercion, node: exp.Anonymous, scope: Scope) -> exp
     if name == ERROR_OF:
         return _bind_error(binder, node, scope)
     signature = APPROXIMATE[name]
-    least = 1 + (signature.special is not None and signature.special[3] is None)
-    most = 1 + (signature.special is not None) + signature.said
+    least = 1 + (signature.special is not None and signature.special[3] is None) + 2 * signature.edges
+    most = 1 + (signature.special is not None) + signature.said + 2 * signature.edges
     if not least <= len(node.expressions) <= most or any(isinstance(e, exp.Distinct) for e in node.expressions):
         detail = f"{name.upper()} takes {least} to {most} arguments"
         binder.fail(node, error("syntax_error", detail=detail, hint=f"write {signature.example}"))
     first, *others = node.expressions
     value = _value(binder, signature, name, first, scope)
+    edges = _edges(binder, others, scope, signature) if signature.edges else ()
     special = 0.0
     if signature.special is not None:
         words, low, high, usual = signature.special
         if others or usual is None:
             special = _number(binder, others.pop(0), scope, (low, high), f"{name.upper()} takes {words}")
-            if name == "approx_top_k" and special != int(special):
-                binder.fail(node, error("type_mismatch", detail=f"{name.upper()} takes a whole number of values"))
+            if name in _WHOLE and special != int(special):
+                binder.fail(
+                    node, error("type_mismatch", detail=f"{name.upper()} takes a whole number of {_WHOLE[name]}")
+                )
         else:
             special = usual
     low, high, epsilon = signature.epsilon
     if others:
         epsilon = _number(binder, others[0], scope, (low, high), f"the error of {name.upper()} is")
+    if edges and (np.diff(edges_of(*edges, int(special))) <= 0).any():
+        detail = f"{special:g} bars between {edges[0]:g} and {edges[1]:g} have no width"
+        binder.fail(node, error("type_mismatch", detail=detail, hint=f"write {signature.example}"))
     if name == "approx_top_k":
         epsilon = 1 / (8 * special)
     item = DOUBLE if isinstance(value, exp.Star) else external(type_of(value))
-    bound = exp.Anonymous(this=name, expressions=[value, constant(special, DOUBLE), constant(epsilon, DOUBLE)])
+    numbers = [constant(number, DOUBLE) for number in (special, epsilon, *edges)]
+    bound = exp.Anonymous(this=name, expressions=[value, *numbers])
     bound.meta["aggregate"] = True
     return typed(placed(bound, node), signature.result(item))
 
@@ -114,6 +136,17 @@ def _value(binder: Coercion, signature: Signature, name: str, node: exp.Expr, sc
         detail = f"{name.upper()} does not work on {show(type_of(value))}"
         binder.fail(node, error("type_mismatch", detail=detail))
     return value
+
+
+def _edges(binder: Coercion, others: list[exp.Expr], scope: Scope, signature: Signature) -> tuple[float, float]:
+    """The least and the largest value, taken from the front of the other arguments."""
+    limits, words = (-sys.float_info.max / 4, sys.float_info.max / 4), "the ends of a histogram are"
+    nodes = [others.pop(0), others.pop(0)]
+    low, high = (_number(binder, node, scope, limits, words) for node in nodes)
+    if low >= high:
+        detail = f"a histogram begins below its end; {low:g} is not below {high:g}"
+        binder.fail(nodes[1], error("type_mismatch", detail=detail, hint=f"write {signature.example}"))
+    return low, high
 
 
 def _number(binder: Coercion, node: exp.Expr, scope: Scope, limits: tuple[float, float], words: str) -> float:

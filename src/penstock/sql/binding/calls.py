@@ -342,7 +342,10 @@ class Calls(Coercion):
                 self.fail(argument, error("type_mismatch", detail=detail), at)
             bound.append(self.coerce(argument, parameter.type))
         call = exp.Anonymous(this=function.name, expressions=bound)
-        call.meta["user"] = True
+        if function.state is None:
+            call.meta["user"] = True
+        else:
+            call.meta.update(aggregate=True, code=function)
         return typed(call, function.returns)
 
 

@@ -134,12 +134,14 @@ def _named(text: str, names: dict[str, str]) -> str:
 _PROMISES = {
     "approx_count": "within {0} of the truth, for certain",
     "approx_sum": "within {0} of the sum of absolute values, for certain",
+    "approx_avg": "within {0} of the mean of absolute values, for certain",
     "approx_distinct": "within {0} of the truth in 99.7 % of all cases",
     "approx_percentile": "within {0} of the rows, by rank, in 99 % of all cases",
     "approx_top_k": "counts within {0} of the rows, for certain",
     "approx_norm": "within {0} of the truth in 99.7 % of all cases",
+    "approx_histogram": "each count within {0} of the truth, for certain",
 }
-_SPECIAL = ("approx_percentile", "approx_top_k", "approx_norm")
+_SPECIAL = ("approx_percentile", "approx_top_k", "approx_norm", "approx_histogram")
 
 
 def _parameter(call: AggregateCall) -> str:
@@ -148,8 +150,9 @@ def _parameter(call: AggregateCall) -> str:
         return ""
     if not isinstance(call.parameter, tuple):
         return f", {call.parameter!r}"
-    special, epsilon = call.parameter[:2]
-    said = [f"{special:g}"] if call.function.removesuffix(ERROR) in _SPECIAL else []
+    special, epsilon, *more = call.parameter
+    said = [f"{edge:g}" for edge in more[:-2]]
+    said += [f"{special:g}"] if call.function.removesuffix(ERROR) in _SPECIAL else []
     said += [] if call.function.startswith("approx_top_k") else [f"{epsilon:g}"]
     return "".join(f", {each}" for each in said)
 
@@ -257,7 +260,8 @@ def _picking_lines(plan: AggregatePlan) -> list[str]:
     if plan.picking is None:
         return []
     keys = ", ".join(show(plan.keys[place]) for place in plan.picking.inner)
-    return ["  subquery: " + (f"of the rows with the same {keys}" if keys else "of the rows of all groups")]
+    about = f"of the rows with the same {keys}" if keys else "of the rows of all groups"
+    return [f"  subquery: {about}" + (", in the same window of GROUP BY" if plan.picking.per_window else "")]
 
 
 def _show_inner(inner: str, of: Expr) -> str:

@@ -86,6 +86,7 @@ def _select_lines(plan: SelectPlan, state: CatalogState) -> list[str]:
         f"  window: {show_window(plan.window)}",
         *(f"  {line}" for line in show_conditions(plan.static_predicate, plan.stream_predicate)),
         *_lasting_lines(plan.lasting),
+        *([f"  keeps {format_duration(plan.keep_us)} for new subscribers: kept by the log"] if plan.keep_us else []),
         f"  output: {show_outputs(plan.outputs)}",
     ]
 

@@ -1,4 +1,4 @@
-"""CREATE STREAM TYPE, CREATE TABLE, CREATE FUNCTION, ALTER TABLE and DROP."""
+"""CREATE STREAM TYPE, CREATE TABLE, CREATE FUNCTION, CREATE AGGREGATE, ALTER TABLE and DROP."""
 
 from __future__ import annotations
 
@@ -122,12 +122,14 @@ def option(parser: PenstockParser) -> st.StatementOption:
     return st.StatementOption(name, parser.sql[first.start : parser.last.end + 1], Span(at.start, parser.last.end + 1))
 
 
-def create_function(parser: PenstockParser, or_replace: bool) -> st.CreateFunction:
-    if_not_exists, name, at = parser.new_name("function")
+def create_function(parser: PenstockParser, or_replace: bool, aggregate: bool = False) -> st.CreateFunction:
+    """CREATE FUNCTION, and CREATE AGGREGATE, which has a STATE and works on single values."""
+    if_not_exists, name, at = parser.new_name("aggregate" if aggregate else "function")
     parameters: tuple[Field, ...] = ()
     if not parser.take("(", ")"):
         parameters = parser.listed(lambda: typed_name(parser))
     returns: Type | None = None
+    state: Type | None = None
     language, body, vectorised = "python", None, False
     while not parser.at_end():
         if parser.take("RETURNS"):
@@ -140,31 +142,37 @@ def create_function(parser: PenstockParser, or_replace: bool) -> st.CreateFuncti
                     "not_supported", feature=f'language "{language}"', hint="functions are written in python"
                 )
                 raise parser.fail(failure, here)
-        elif parser.take("VECTORISED") or parser.take("VECTORIZED"):
+        elif aggregate and state is None and parser.take("STATE"):
+            state, _ = type_name(parser)
+        elif not aggregate and (parser.take("VECTORISED") or parser.take("VECTORIZED")):
             vectorised = True
         elif parser.take("IMMUTABLE") or parser.take("STRICT"):
             continue
         elif parser.take("AS"):
             body = parser.text_literal("the body between $$ and $$")
         else:
-            raise parser.expected("RETURNS, LANGUAGE, VECTORISED or AS $$ ... $$")
+            raise parser.expected(f"RETURNS, LANGUAGE, {'STATE' if aggregate else 'VECTORISED'} or AS $$ ... $$")
     if returns is None:
         raise parser.expected("RETURNS and a type")
+    if aggregate and state is None:
+        raise parser.expected("STATE and a type")
     if body is None:
         raise parser.expected("AS $$ ... $$")
     return st.CreateFunction(
-        name, parameters, returns, "python", body, vectorised, or_replace, if_not_exists, name_at=at
+        name, parameters, returns, "python", body, vectorised, state, or_replace, if_not_exists, name_at=at
     )
 
 
-def alter_table(parser: PenstockParser) -> st.AddColumn:
+def alter_table(parser: PenstockParser) -> st.AddColumn | st.AlterLateness:
     table, at = parser.name("the name of a table")
+    if parser.take("SET"):
+        return st.AlterLateness(table, option(parser), name_at=at)
     if not parser.take("ADD"):
         word = parser.here.text.upper()
         if word in ("ALTER", "DROP", "RENAME"):
-            hint = "ALTER TABLE can ADD COLUMN; a column's type never changes"
+            hint = "ALTER TABLE can ADD COLUMN and SET lateness; a column's type never changes"
             raise parser.fail(error("not_supported", feature=f"ALTER TABLE {word}", hint=hint))
-        raise parser.expected("ADD COLUMN")
+        raise parser.expected("ADD COLUMN or SET lateness")
     parser.take("COLUMN")
     if_not_exists = parser.take("IF", "NOT", "EXISTS")
     name, _ = parser.name("a column's name")
@@ -186,10 +194,11 @@ def drop(parser: PenstockParser) -> st.Drop:
         kind = "stream_type"
     else:
         word = parser.here.text.lower()
-        if word not in ("table", "function", "query", "rollup", "sink"):
-            raise parser.expected("TABLE, STREAM TYPE, FUNCTION, QUERY, ROLLUP, SINK, USER or TOKEN")
+        if word not in ("table", "function", "aggregate", "query", "rollup", "sink"):
+            raise parser.expected("TABLE, STREAM TYPE, FUNCTION, AGGREGATE, QUERY, ROLLUP, SINK, USER or TOKEN")
         parser.skip()
-        kind = next(k for k in get_args(st.DropKind) if k == word)
+        # An aggregate is a function: both have their names from one list.
+        kind = "function" if word == "aggregate" else next(k for k in get_args(st.DropKind) if k == word)
     if kind == "query" and parser.take("LIKE"):
         return st.Drop(kind, (), like=parser.text_literal("a pattern in quotes"), cascade=_cascade(parser))
     if_exists = parser.take("IF", "EXISTS")

@@ -5,6 +5,7 @@ covers; its subclasses have an answer without Spark, and the text for where that
 """
 
 from penstock.sql.plan.nodes import (
+    ONLY_IN_SLICES,
     UNNESTED,
     WINDOW_END,
     WINDOW_START,
@@ -41,7 +42,7 @@ from penstock.sql.plan.parts import all_windows, evaluated_by_spark, looks_of, o
 from penstock.sql.plan.plan_json import has_join, has_latch, plan_from_json, plan_to_json, selected_table
 
 __all__ = [
-    "UNNESTED",
+    "ONLY_IN_SLICES", "UNNESTED",
     "WINDOW_END", "WINDOW_START", "Aggregate", "AggregateCall", "AggregatePlan", "CorrelatedGroups",
     "JoinAggregatePlan", "JoinInput", "JoinPlan", "JoinTable", "KernelPlan", "Lasting", "OnDemand", "Output",
     "Plan", "QueryAggregatePlan", "Relation", "ResampleCall", "ResamplePlan", "Resampling", "ScalarSubquery",

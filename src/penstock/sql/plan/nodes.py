@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, ClassVar, Literal, Self
 
+from penstock.catalog.model import Function
 from penstock.expr.expression import Expr, UserCall, calls_user, walk
 from penstock.expr.windows import AnyWindow, JoinWindows, TimeWindow, Window
 from penstock.operators.aggregate.partials.cell_sums import Panes
@@ -42,6 +43,8 @@ class StreamUse:
     static_predicate: Expr | None
     window: Window
 
+
+StreamClock = tuple[int, Expr | None]  # a table, and which of its sensors
 
 # When cycles read the history of a new or changed query: each time; only for a new one; only a long one; never. Answers
 # read the history that cycles do not.
@@ -113,6 +116,11 @@ class Plan(ABC):
         return None
 
     @property
+    def branches(self) -> tuple[KernelPlan, ...]:
+        """Plans of queries of their own, the answers of which together are its answer (`catalog.branches`)."""
+        return ()
+
+    @property
     def functions(self) -> tuple[str, ...]:
         """The user's functions that it calls."""
         return ()
@@ -143,9 +151,14 @@ class KernelPlan(Plan):
         return frozenset(use.table_id for use in self.uses)
 
     @property
-    @abstractmethod
     def row_conditions(self) -> tuple[tuple[int, Expr], ...]:
         """What the cycle decides for each row, with the table that the rows are of; 0 for combinations of rows."""
+        return ()
+
+    @property
+    def clocks(self) -> tuple[StreamClock, ...]:
+        """The streams of which the smallest NOW is that of its answer."""
+        return tuple((use.table_id, use.static_predicate) for use in self.uses)
 
     @property
     def windows(self) -> AnyWindow:
@@ -161,6 +174,11 @@ class KernelPlan(Plan):
     def lookback_us(self) -> int:
         """How much further back than its window rows are needed."""
         return 0
+
+    @property
+    def final_lag_us(self) -> int | None:
+        """How much older than the watermark rows are that become final. None: no state has to wait for that."""
+        return None
 
     @property
     def fill(self) -> Fill:
@@ -195,7 +213,9 @@ class SelectPlan(KernelPlan):
 
     A row enters in the cycle that reads it from the log and leaves with the window. Late rows enter when
     they come, if their time lies inside. `static_predicate` is decided per sensor, before any reading.
-    With `lasting` rows also leave and come back when a late row breaks or mends what has to last.
+    With `lasting` rows also leave and come back when a late row breaks or mends what has to last. `beside` are other streams
+    that hold back its NOW, as in a branch of UNION ALL.
+    With `keep_us` a new subscriber begins with the rows of a window that begins so much earlier.
     """
 
     operator: ClassVar[str] = "select"
@@ -205,10 +225,16 @@ class SelectPlan(KernelPlan):
     static_predicate: Expr | None = None
     stream_predicate: Expr | None = None
     lasting: Lasting | None = None
+    beside: tuple[StreamClock, ...] = ()
+    keep_us: int | None = None
 
     @property
     def columns(self) -> tuple[tuple[str, Type], ...]:
         return _columns(self.outputs)
+
+    @property
+    def clocks(self) -> tuple[StreamClock, ...]:
+        return tuple(dict.fromkeys([(self.table_id, self.static_predicate), *self.beside]))
 
     @property
     def selection(self) -> SelectPlan:
@@ -232,8 +258,12 @@ class SelectPlan(KernelPlan):
 
     @property
     def lookback_us(self) -> int:
-        """Rows before the window say since when a condition lasts."""
-        return self.lasting.us if self.lasting is not None else 0
+        """Rows before the window say since when a condition lasts, and new subscribers receive some."""
+        return (self.lasting.us if self.lasting is not None else 0) + (self.keep_us or 0)
+
+    @property
+    def final_lag_us(self) -> int | None:
+        return 0 if self.lasting is not None else None
 
     @property
     def uses(self) -> tuple[StreamUse, ...]:
@@ -334,6 +364,10 @@ class JoinPlan(KernelPlan):
         return *of_inputs, *((0, c) for c in chain(self.conditions, *(t.conditions for t in self.tables)))
 
     @property
+    def final_lag_us(self) -> int | None:
+        return self.bounds[0][1] if self.missing != "inner" else None
+
+    @property
     def tables_read(self) -> frozenset[int]:
         return frozenset({each.table_id for each in self.tables} | {each.table_id for each in self.inputs})
 
@@ -342,6 +376,14 @@ class JoinPlan(KernelPlan):
         return JoinWindows(tuple(i.window for i in self.inputs))
 
 
+def max_or_none(values: Iterable[int | None]) -> int | None:
+    """The largest; None where one is."""
+    found = list(values)
+    return None if None in found else max((value for value in found if value is not None), default=None)
+
+
+ONLY_IN_SLICES = frozenset({"approx_histogram", "approx_histogram_error"})
+"""Aggregates that Spark SQL has no words for."""
 WINDOW_START = "window_start"
 WINDOW_END = "window_end"
 UNNESTED = "unnested.element"
@@ -363,7 +405,7 @@ def scalar_name(place: int) -> str:
 class AggregateCall:
     """One call of an aggregate; without arguments it counts rows. `parameter`: the fraction of a
     percentile; of an approximation what is special of it, its error, the width of panes and how long cells stay fine.
-    `options`: the named arguments of a function of a series, all of them.
+    `options`: the named arguments of a function of a series, all of them. `code`: that of a user aggregate.
     """
 
     function: str
@@ -371,6 +413,12 @@ class AggregateCall:
     type: Type
     parameter: float | tuple[float, ...] | None = None
     options: tuple[tuple[str, Any], ...] = ()
+    code: Function | None = None
+
+    @property
+    def is_answer_only(self) -> bool:
+        """Whether Spark SQL has no words for it."""
+        return self.function in MINING or self.function in ONLY_IN_SLICES or self.code is not None
 
     @property
     def every_us(self) -> int:
@@ -383,12 +431,13 @@ class CorrelatedGroups:
     """Which rows an inner aggregate picks for the answers of an aggregation with groups.
 
     The inner aggregate is taken per the keys at the places `inner`, over all panes; the answer has the first `outer` keys, the others
-    only tell inner aggregates apart. `rows` is the place of the aggregate that counts picked rows: a group without any has no answer.
+    only tell inner aggregates apart. With `per_window` it is taken per pane, too. `rows` is the place of the aggregate that counts picked rows: a group without any has no answer.
     """
 
     inner: tuple[int, ...]
     outer: int
     rows: int
+    per_window: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -453,6 +502,11 @@ class AggregatePlan(KernelPlan):
         return "never" if self.latch is None else "once"
 
     @property
+    def functions(self) -> tuple[str, ...]:
+        calls = chain(self.aggregates, *(scalar.plan.aggregates for scalar in self.scalars))
+        return tuple(sorted({call.code.name for call in calls if call.code is not None}))
+
+    @property
     def has_series(self) -> bool:
         """Whether some of its values are found in a series."""
         return any(call.options for call in self.aggregates)
@@ -460,7 +514,8 @@ class AggregatePlan(KernelPlan):
     @property
     def is_answer_only(self) -> bool:
         """Whether no text of Spark SQL says what it does, so that readers have only its answer."""
-        return any(call.function in MINING for call in self.aggregates)
+        per_window = self.picking is not None and self.picking.per_window
+        return per_window or any(call.is_answer_only for call in self.aggregates)
 
     @property
     def is_approximate(self) -> bool:
@@ -512,6 +567,11 @@ class JoinAggregatePlan(Plan):
     @property
     def over_results(self) -> AggregatePlan:
         return self.top
+
+    @property
+    def reach_us(self) -> int | None:
+        """How much older than a result its oldest tuple may be; None: any time."""
+        return max_or_none(bound for row in self.join.bounds for bound in row)
 
     @property
     def scalars(self) -> tuple[ScalarSubquery, ...]:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from penstock.catalog.definition_json import function_from_json, to_json
 from penstock.catalog.model import PlanText
 from penstock.errors import PenstockError
 from penstock.expr import expression as expressions
@@ -168,6 +169,7 @@ def _outputs_of_text(text: bytes) -> tuple[Output, ...]:
 
 _PLAIN = Codec(lambda value: value, lambda value: value)
 _PLAINS = _each(_PLAIN)
+_FLAG = Codec(lambda value: value or [], bool)
 _PARAMETER = Codec(lambda value: value, lambda data: tuple(data) if isinstance(data, list) else data)
 _TYPE = Codec(str, parse_type)
 _EXPR = Codec(expressions.to_json, expressions.from_json)
@@ -244,8 +246,20 @@ _RESAMPLING = _record(
 _OPTIONS = Codec(
     lambda options: [list(each) for each in options], lambda data: tuple((n, _PARAMETER.read(v)) for n, v in data)
 )
+_CODE = Codec(
+    lambda code: [] if code is None else to_json(code), lambda data: function_from_json(data) if data else None
+)
 _CALL = _row(
-    nodes.AggregateCall, function=_PLAIN, arguments=_each(_EXPR), type=_TYPE, parameter=_PARAMETER, options=_OPTIONS
+    nodes.AggregateCall,
+    function=_PLAIN,
+    arguments=_each(_EXPR),
+    type=_TYPE,
+    parameter=_PARAMETER,
+    options=_OPTIONS,
+    code=_CODE,
+)
+_CLOCKS = _each(
+    Codec(lambda clock: [clock[0], _maybe(_EXPR).write(clock[1])], lambda data: (data[0], _maybe(_EXPR).read(data[1])))
 )
 _LASTING = _record(nodes.Lasting, Part("us", "us", _PLAIN), Part("beside", "beside", _maybe(_EXPR)))
 _PLANS = {
@@ -257,6 +271,8 @@ _PLANS = {
         Part("static_predicate", "static", _maybe(_EXPR)),
         Part("stream_predicate", "stream", _maybe(_EXPR)),
         Part("lasting", "lasting", _LASTING, sparse=True),
+        Part("beside", "beside", _CLOCKS, sparse=True),
+        Part("keep_us", "keep", _PLAIN, sparse=True),
     ),
     nodes.JoinPlan.operator: _record(
         nodes.JoinPlan,
@@ -285,7 +301,12 @@ _PLANS = {
         Part("latch", "latch", _PLAIN, sparse=True),
         Part("reads", "reads", _PLAIN, sparse=True),
         Part("sorted", "sorted", _SORTED, sparse=True),
-        Part("picking", "picking", _row(nodes.CorrelatedGroups, inner=_PLAINS, outer=_PLAIN, rows=_PLAIN), sparse=True),
+        Part(
+            "picking",
+            "picking",
+            _row(nodes.CorrelatedGroups, inner=_PLAINS, outer=_PLAIN, rows=_PLAIN, per_window=_FLAG),
+            sparse=True,
+        ),
         Part("scalars", "scalars", _each(_row(nodes.ScalarSubquery, plan=_PLAN, inherits=_PLAIN)), sparse=True),
         Part("unnest", "unnest", _EXPR, sparse=True),
         Part("by", "by", _each(_EXPR), sparse=True),

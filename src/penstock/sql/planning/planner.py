@@ -15,10 +15,16 @@ from penstock.sql.binding.approximate import check_within
 from penstock.sql.binding.context import BindingInput, BoundQuery, Collected, SystemTables
 from penstock.sql.binding.query import QueryBinder
 from penstock.sql.kernel_expressions import NotCovered
-from penstock.sql.nodes import Duration, OwnWindow
-from penstock.sql.plan import AggregatePlan, Plan, QueryAggregatePlan, ResamplePlan, SparkPlan, TreePlan
+from penstock.sql.nodes import Duration, OwnWindow, PerWindow
+from penstock.sql.plan import ONLY_IN_SLICES, AggregatePlan, Plan, QueryAggregatePlan, ResamplePlan, SparkPlan, TreePlan
+from penstock.sql.planning.aggregate.correlated import (
+    correlated_plan,
+    is_correlated,
+    refuse_per_window,
+    settle_per_window,
+)
 from penstock.sql.planning.aggregate.join_results import aggregates_over_join, aggregates_over_read_join
-from penstock.sql.planning.aggregate.mining import refuse_mining, settle_mining
+from penstock.sql.planning.aggregate.mining import refuse_mining, refuse_others, settle_mining
 from penstock.sql.planning.aggregate.on_demand import on_demand
 from penstock.sql.planning.aggregate.planner import aggregate_plan, is_aggregation
 from penstock.sql.planning.aggregate.windows import check_latch, refuse_uncovered, share_own_window, take_own_windows
@@ -52,6 +58,7 @@ def bind_query(
         raise error("syntax_error", detail="the question is nested too deeply") from None
     settle(collected)
     settle_mining(collected)
+    settle_per_window(collected)
     return BoundQuery(query, tuple(fields), collected)
 
 
@@ -71,6 +78,9 @@ def plan_query(
     if select.as_of is not None:
         hint = "AS OF stands in SELECT * FROM a standing query"
         raise point(error("not_supported", feature="AS OF here", hint=hint), select.source.text, select.as_of.at)
+    if select.final_at is not None:
+        hint = "FINAL stands in SELECT * FROM a standing query"
+        raise point(error("not_supported", feature="FINAL here", hint=hint), select.source.text, select.final_at)
     bound = bind_query(select, state, standing, system_tables, spent)
     latched = check_latch(bound, standing)
     check_within(bound)
@@ -120,6 +130,8 @@ def plan_query(
         refuse_uncovered(bound, reason)
     write_out_resamples(bound.collected)
     refuse_mining(bound, reason if standing and shared and joins else None)
+    refuse_per_window(bound, reason if standing and shared and joins else None)
+    refuse_others(bound, reason if standing and shared and joins else None)
     take_own_windows(bound, reason if standing and shared and joins else None)
     demand = on_demand(bound, state) if not standing else None
     relations = place_relations(bound.collected)
@@ -152,8 +164,8 @@ def _refuse_hint(bound: BoundQuery, reason: str) -> None:
 def reads_of(plan: Plan, state: CatalogState) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
     """The tables, queries and functions a plan depends on, by name."""
     tables = {r.table for r in plan.relations if r.kind in ("stream", "static", "ordinary")}
-    if plan.kernel is not None:
-        tables.update(state.tables_by_id[table_id].name for table_id in plan.kernel.tables_read)
+    for kernel in plan.branches if plan.kernel is None else (plan.kernel,):
+        tables.update(state.tables_by_id[table_id].name for table_id in kernel.tables_read)
     queries = {r.table for r in plan.relations if r.kind in _OF_QUERIES}.union(plan.queries_read)
     return tuple(sorted(tables)), tuple(sorted(queries)), plan.functions
 
@@ -180,16 +192,17 @@ def invocation_of(select: Select, state: CatalogState) -> str | None:
 
 def asked_of_slices(select: Select, state: CatalogState) -> AggregatePlan | None:
     """The question, if Spark SQL has no words for it: of time or of a series, and aggregates with different windows."""
-    only_here = {"twa", *FUNCTIONS}
+    only_here = {"twa", *FUNCTIONS, *ONLY_IN_SLICES, *state.aggregate_names}
     named = any(call.name.lower() in only_here for call in select.query.find_all(exp.Anonymous))
-    if not named and select.query.find(OwnWindow, Duration) is None:
+    if not named and select.query.find(OwnWindow, Duration, PerWindow) is None:
         return None
     asked = asked_once(select, state)
     if asked is None:
         return None
     own = set(asked.own_windows)
     several = len(own) > 1 or bool(own and select.query.args.get("begin_end"))
-    return asked if several or any(call.function in only_here for call in asked.aggregates) else None
+    only = asked.is_answer_only or any(call.function in only_here for call in asked.aggregates)
+    return asked if several or only else None
 
 
 def asked_once(select: Select, state: CatalogState) -> AggregatePlan | None:
@@ -201,7 +214,9 @@ def asked_once(select: Select, state: CatalogState) -> AggregatePlan | None:
     if not is_aggregation(bound):
         return None
     try:
-        plan = aggregate_plan(bound)
+        plan = (
+            correlated_plan(bound) if select.query.find(PerWindow) and is_correlated(bound) else aggregate_plan(bound)
+        )
     except NotCovered:
         return None
     return plan if isinstance(plan.window, TimeWindow) else None

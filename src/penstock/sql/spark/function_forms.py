@@ -192,6 +192,7 @@ def _with_arguments(text: str, **arguments: exp.Expr) -> exp.Expr:
 _APPROXIMATE = {
     "approx_count": "COUNT(x)",
     "approx_sum": "CAST(SUM(x) AS DOUBLE)",
+    "approx_avg": "CAST(AVG(x) AS DOUBLE)",
     "approx_distinct": "COUNT(DISTINCT x)",
     "approx_percentile": "PERCENTILE(x, k)",
     "approx_top_k": "approx_top_k(x, CAST(k AS INT)) FILTER (WHERE NOT x IS NULL)",
@@ -211,5 +212,5 @@ def spark_aggregate(node: exp.Expr) -> exp.Expr:
         none = "CAST(NULL AS DOUBLE)" if name.startswith("approx_top_k") else "CAST(0 AS DOUBLE)"
         # An aggregate all the same: a question of it alone has one row.
         return _with_arguments(f"IF(COUNT(*) >= 0, {none}, NULL)")
-    value, special, _ = node.expressions
+    value, special, *_ = node.expressions
     return _with_arguments(_APPROXIMATE[name], x=value, k=special)

@@ -22,6 +22,8 @@ from tests.support.examples import seeds
 
 SECOND = 1_000_000
 TOP = Type("ARRAY", element=Type("STRUCT", fields=(Field("item", TEXT), Field("count", BIGINT))))
+BAR = Type("STRUCT", fields=(Field("low", DOUBLE), Field("high", DOUBLE), Field("count", BIGINT)))
+BARS = Type("ARRAY", element=BAR)
 # kind, type of the argument, parameters (special, error, pane, recent), type of the answer
 CASES: dict[str, tuple[Type, float, float, Type]] = {
     "approx_count": (DOUBLE, 0.0, 0.05, BIGINT),
@@ -30,7 +32,11 @@ CASES: dict[str, tuple[Type, float, float, Type]] = {
     "approx_percentile": (DOUBLE, 0.9, 0.05, DOUBLE),
     "approx_top_k": (TEXT, 3.0, 0.05, TOP),
     "approx_norm": (TEXT, 2.0, 0.4, DOUBLE),
+    "approx_avg": (DOUBLE, 0.0, 0.05, DOUBLE),
+    "approx_histogram": (DOUBLE, 8.0, 0.1, BARS),
 }
+# What else is special.
+MORE: dict[str, tuple[float, ...]] = {"approx_histogram": (2.0, 20.0)}
 
 
 class World:
@@ -41,7 +47,8 @@ class World:
         self.type, self.special, self.epsilon, self.answer_type = CASES[kind]
         self.kind, self.pane = kind, pane
         self.partial = make_approximate(
-            approximate_name(kind, (self.special, self.epsilon, float(pane), 5.0 * SECOND)), (self.type,)
+            approximate_name(kind, (self.special, self.epsilon, *MORE.get(kind, ()), float(pane), 5.0 * SECOND)),
+            (self.type,),
         )
         self.store = cell_store(self.partial)
         self.times = np.empty(0, np.int64)
@@ -59,7 +66,7 @@ class World:
         values: list[Any] = [None if self.random.random() < 0.05 else float(n) for n in numbers]
         if self.type == TEXT:
             values = [None if v is None else f"v{v:.0f}" for v in values]
-        elif self.kind == "approx_sum":
+        elif self.kind in ("approx_sum", "approx_avg"):
             values = [None if v is None else v * float(self.random.choice([1, 1, 1, -1])) for v in values]
         first = len(self.times)
         self.times, self.groups = np.append(self.times, times), np.append(self.groups, groups)
@@ -114,6 +121,14 @@ class World:
 
     def compare(self, truth: list[Any], value: Any, error: Any) -> None:
         said = (self.kind, len(truth), value, error)
+        if self.kind == "approx_histogram":
+            assert [bar["low"] for bar in value] == [None, *(2 + 2.25 * i for i in range(9))], said
+            assert [bar["high"] for bar in value] == [*(2 + 2.25 * i for i in range(9)), None], said
+            for bar in value:
+                low, high = (-math.inf if bar["low"] is None else bar["low"]), (bar["high"] or math.inf)
+                exact = sum(low <= each < high for each in truth)
+                assert abs(bar["count"] - exact) <= min(error, self.epsilon * exact), (said, bar, exact)
+            return
         if not truth and self.kind not in ("approx_count", "approx_distinct"):
             assert value is None and error is None, said
             return
@@ -140,6 +155,7 @@ class World:
         exact, scale = {
             "approx_count": lambda: (len(truth), len(truth)),
             "approx_sum": lambda: (math.fsum(truth), math.fsum(abs(t) for t in truth)),
+            "approx_avg": lambda: (math.fsum(truth) / len(truth), math.fsum(map(abs, truth)) / len(truth)),
             "approx_distinct": lambda: (len(set(truth)), len(set(truth))),
             "approx_norm": lambda: (math.sqrt(sum(n * n for n in Counter(truth).values())),) * 2,
         }[self.kind]()

@@ -20,7 +20,8 @@ from tests.support.pipe import Pipe
 
 ASKED = (
     "SELECT APPROX_COUNT(*, 0.05) AS n, APPROX_SUM(value, 0.05) AS s, APPROX_DISTINCT(value, 0.1) AS d,"
-    " APPROX_PERCENTILE(value, 0.5, 0.05) AS p, APPROX_TOP_K(value, 2) AS t, APPROX_NORM(value, 2, 0.4) AS q FROM probes"
+    " APPROX_PERCENTILE(value, 0.5, 0.05) AS p, APPROX_TOP_K(value, 2) AS t, APPROX_NORM(value, 2, 0.4) AS q,"
+    " APPROX_AVG(value, 0.05) AS a, APPROX_HISTOGRAM(value, 0, 100, 5, 0.1) AS h FROM probes"
 )
 WINDOW = "BEGIN (NOW - {} SECONDS) END (NOW)"
 
@@ -41,8 +42,17 @@ def check(row: dict[str, Any], truth: list[float]) -> None:
         "s": math.fsum(truth),
         "d": len(counts),
         "q": math.sqrt(sum(n * n for n in counts.values())),
+        "a": math.fsum(truth) / len(truth),
     }
     promised = {"n": 0.05 * len(truth), "s": 0.05 * math.fsum(truth), "d": 0.1 * len(counts) + 2, "q": 0.4 * exact["q"]}
+    promised["a"] = 0.05 * math.fsum(map(abs, truth)) / len(truth)
+    for bar in row["h"]:
+        low, high = (
+            (-math.inf if bar["low"] is None else bar["low"]),
+            (math.inf if bar["high"] is None else bar["high"]),
+        )
+        inside = sum(low <= value < high for value in truth)
+        assert abs(bar["count"] - inside) <= min(row["h_error"], 0.1 * inside), (row["h"], inside)
     for name, value in exact.items():
         assert abs(row[name] - value) <= row[f"{name}_error"] + 1e-6, (name, row, value)
         assert abs(row[name] - value) <= promised[name] + 1e-6, (name, row, value)
@@ -116,7 +126,7 @@ def test_explain_says_approximate_and_the_bound_and_memory(pipes: Callable[..., 
     assert "  error: approx_count(*, 0.05): within 5 % of the truth, for certain" in told
     assert "  error: approx_top_k(value, 2): counts within 6.25 % of the rows, for certain" in told
     assert "in 99.7 % of all cases" in told and "memory:" in told
-    assert list(rows(pipe, "q")[0]) == ["n", "s", "d", "p", "t", "q"]
+    assert list(rows(pipe, "q")[0]) == ["n", "s", "d", "p", "t", "q", "a", "h"]
 
 
 def test_an_error_is_a_column_on_request(pipes: Callable[..., Pipe]) -> None:
@@ -193,6 +203,14 @@ def test_over_the_newest_rows_they_are_made_when_asked_for(pipes: Callable[..., 
         ("APPROX_NORM(value, 3)", "p between 1 and 2"),
         ("APPROX_ERROR(value)", "takes an approximate aggregate"),
         ("APPROX_COUNT(*, value)", "and constant"),
+        ("APPROX_AVG(place)", "does not work on TEXT"),
+        ("APPROX_HISTOGRAM(value, 0, 1)", "takes 4 to 5 arguments"),
+        ("APPROX_HISTOGRAM(value, 0, 1, 1001)", "a number of bars between 1 and 1000"),
+        ("APPROX_HISTOGRAM(value, 0, 1, 2.5)", "a whole number of bars"),
+        ("APPROX_HISTOGRAM(value, 1, 1, 10)", "1 is not below 1"),
+        ("APPROX_HISTOGRAM(value, 1, 1.0000000000000002, 10)", "have no width"),
+        ("APPROX_HISTOGRAM(value, value, 1, 10)", "and constant"),
+        ("APPROX_HISTOGRAM(value, 0, 1, 10) OVER ()", "in Spark SQL"),
     ],
 )
 def test_what_makes_no_sense_is_refused_with_a_caret(call: str, detail: str, pipes: Callable[..., Pipe]) -> None:

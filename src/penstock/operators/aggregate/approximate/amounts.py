@@ -80,3 +80,34 @@ class ApproxSum(Bracketed):
         nothing_cut = state[CUT + "count"] == 0
         good: npt.NDArray[np.bool_] = nothing_cut | (found.known & (found.errors <= self.epsilon * sure))
         return good
+
+
+class ApproxAvg(ApproxSum):
+    """A mean within `epsilon` of the mean of absolute values, for certain."""
+
+    name = "approx_avg"
+    functions = frozenset({"approx_avg", "approx_avg_error"})
+    share_of_error = 0.5  # both sum and count are uncertain
+
+    def brackets(self, state: State) -> Brackets:
+        plus, minus = self._sum(state, "plus"), self._sum(state, "minus")
+        more, less = self._sum(state, CUT + "plus"), self._sum(state, CUT + "minus")
+        sure = state["count"].astype(np.float64)
+        every = sure + state[CUT + "count"]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            lowest, highest = plus - (minus + less), (plus + more) - minus
+            lowers = np.where(lowest < 0, lowest / sure, lowest / every)
+            uppers = np.where(highest < 0, highest / every, highest / sure)
+            exact = state[CUT + "count"] == 0
+            middle = np.where(exact, (plus - minus) / sure, (lowers + uppers) / 2)
+            lowers, uppers = np.where(exact, middle, lowers), np.where(exact, middle, uppers)
+        return Brackets(middle, lowers, uppers, sure > 0)
+
+    def within(self, state: State) -> npt.NDArray[np.bool_]:
+        found = self.brackets(state)
+        every = state["count"] + state[CUT + "count"]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            # At least so much is the mean of absolute values, whichever rows of the cut cells are inside.
+            least = (self._sum(state, "plus") + self._sum(state, "minus")) / every
+            good: npt.NDArray[np.bool_] = found.known & (found.errors <= self.epsilon * least)
+        return np.asarray(good | (state[CUT + "count"] == 0), np.bool_)

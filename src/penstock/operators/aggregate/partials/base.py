@@ -79,6 +79,11 @@ class Mergeable(ABC):
         """How many values it keeps one by one: 0 where a cell is as large as any other."""
         return 0
 
+    @property
+    def keeps_values(self) -> bool:
+        """Whether a cell grows with the values that it has seen."""
+        return type(self).kept is not Mergeable.kept
+
 
 class Accumulator(Mergeable):
     """A mergeable state that also takes rows, in any order."""
@@ -88,6 +93,9 @@ class Accumulator(Mergeable):
     @abstractmethod
     def add(self, state: State, values: Values) -> None:
         """Take rows into their cells."""
+
+    def condense(self, state: State) -> None:
+        """Run users' code on what is kept of rows. Only workers of the pipeline do that."""
 
     def convert(self, values: pa.Array) -> Numbers:
         """An argument as the numbers that `add` takes; what stands for NULL does not matter."""

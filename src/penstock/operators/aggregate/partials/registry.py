@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from penstock.operators.aggregate.approximate.amounts import ApproxCount, ApproxSum
+from penstock.operators.aggregate.approximate.amounts import ApproxAvg, ApproxCount, ApproxSum
 from penstock.operators.aggregate.approximate.base import Approximate, Coarseness
 from penstock.operators.aggregate.approximate.distinct import ApproxDistinct
+from penstock.operators.aggregate.approximate.histogram import ApproxHistogram
 from penstock.operators.aggregate.approximate.norm import ApproxNorm
 from penstock.operators.aggregate.approximate.sketches import ApproxPercentile, ApproxTopK
 from penstock.operators.aggregate.approximate.within import WITHIN, Within, make_within, within_name
@@ -17,6 +18,8 @@ from penstock.operators.aggregate.partials.samples import make_sample
 from penstock.operators.aggregate.partials.sums import Count, DecimalTotal, Moments, Pairs, Total
 from penstock.operators.aggregate.partials.top_rows import PREFIX as TOP_ROWS
 from penstock.operators.aggregate.partials.top_rows import make_top_rows
+from penstock.operators.aggregate.partials.user_states import PREFIX as USER
+from penstock.operators.aggregate.partials.user_states import make_user_states
 from penstock.operators.aggregate.partials.value_lists import Distinct, Percentile, SymbolLists, TimeWeighted
 from penstock.operators.aggregate.partials.vectors import Vectors
 from penstock.types import Type
@@ -43,11 +46,17 @@ def make_partial(name: str, types: tuple[Type, ...]) -> Partial:
         return make_sample(name, types)
     if name.startswith(TOP_ROWS):
         return make_top_rows(name, types)
+    if name.startswith(USER):
+        return make_user_states(name, types)
     return _BY_NAME[name](types) if name in _BY_NAME else make_approximate(name, types)
 
 
 KINDS: dict[str, type[Approximate]] = {
-    kind.name: kind for kind in (ApproxCount, ApproxSum, ApproxDistinct, ApproxPercentile, ApproxTopK, ApproxNorm)
+    kind.name: kind
+    for kind in (
+        *(ApproxCount, ApproxSum, ApproxAvg, ApproxDistinct, ApproxPercentile, ApproxTopK, ApproxNorm),
+        ApproxHistogram,
+    )
 }
 
 
@@ -58,11 +67,14 @@ def approximate_for(function: str, types: tuple[Type, ...]) -> str | None:
 
 
 def approximate_name(kind: str, parameters: tuple[float, ...], function: str = "") -> str:
-    """`parameters`: what `finish` needs, the error, the pane and the recent time in microseconds."""
+    """`parameters`: what is special of the call, the error, what else is special, the pane and the recent time in microseconds."""
     if kind == WITHIN:
         return within_name(function, parameters)
-    special, epsilon, pane, recent = parameters
+    special, epsilon, *more, pane, recent = parameters
     rest = f" p={special!r}" if kind == ApproxNorm.name else ""
+    if kind == ApproxHistogram.name:
+        low, high = more
+        rest = f" low={low!r} high={high!r} bars={int(special)}"
     return f"{kind} epsilon={epsilon!r} pane={int(pane)} recent={int(recent)}{rest}"
 
 
@@ -75,11 +87,13 @@ def stands_for(kept: str, asked: str) -> bool:
     (kind, *mine), (other, *theirs) = kept.split(" "), asked.split(" ")
     if kind != other or kind not in KINDS:
         return False
-    if kind in (ApproxCount.name, ApproxSum.name):
+    if kind in (ApproxCount.name, ApproxSum.name, ApproxAvg.name):
         return True
     has, wants = (dict(part.split("=") for part in said) for said in (mine, theirs))
     if kind in (ApproxPercentile.name, ApproxTopK.name):
         return float(has["epsilon"]) <= float(wants["epsilon"])
+    if kind == ApproxHistogram.name:
+        return all(has[name] == wants[name] for name in ("low", "high", "bars"))
     return has["epsilon"] == wants["epsilon"] and has.get("p") == wants.get("p")
 
 
@@ -90,4 +104,7 @@ def make_approximate(name: str, types: tuple[Type, ...]) -> Approximate:
     epsilon = float(given["epsilon"])
     if kind == ApproxNorm.name:
         return ApproxNorm(types, epsilon, coarseness, float(given["p"]))
+    if kind == ApproxHistogram.name:
+        bars = int(given["bars"]), float(given["low"]), float(given["high"])
+        return ApproxHistogram(types, epsilon, coarseness, bars)
     return KINDS[kind](types, epsilon, coarseness)

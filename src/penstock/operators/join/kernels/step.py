@@ -181,9 +181,9 @@ class _Turn:
             yield self._rows[stream].fresh
 
     def _due(self, bound: tuple[int, ...], stream: int) -> tuple[Expr, ...]:
-        """The conditions that can be decided with one more stream and could not before."""
-        known = {*bound, stream}
-        return tuple(c for c, needs in self._needs if stream in needs and needs <= known)
+        """The conditions that can be decided with one more stream and could not before; with the second one those of the first, too."""
+        known, first = {*bound, stream}, len(bound) == 1
+        return tuple(c for c, needs in self._needs if needs <= known and (first or stream in needs))
 
     def _partners(
         self,

@@ -6,13 +6,14 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
+from penstock.errors import error
 from penstock.expr.expression import Call, Expr, Literal, is_static
 from penstock.expr.windows import EVERYTHING, FOREVER, RowsWindow, TimeWindow, Window
 from penstock.operators.aggregate.approximate.coarse_cells import LONGEST_US
 from penstock.operators.aggregate.approximate.within import WITHIN
 from penstock.operators.aggregate.partials.correlated import PREFIX, Edge, Edges
 from penstock.sql.binding.approximate import says
-from penstock.sql.binding.context import BoundQuery
+from penstock.sql.binding.context import BoundQuery, Collected
 from penstock.sql.bound_trees import conjuncts
 from penstock.sql.kernel_expressions import NotCovered, lower
 from penstock.sql.nodes import Const, WithinPercent
@@ -65,6 +66,7 @@ class Correlation:
     counted: tuple[Expr, ...] = ()
     sensors: frozenset[Expr] = frozenset()
     keys: tuple[CorrelationKey, ...] = ()
+    per_window: bool = False  # the inner aggregate is that of the pane
 
     def call(self, outer: str, prefix: str = PREFIX) -> str:
         return f"{prefix} {outer} {self.inner} {' '.join(map(str, self.edges))}"
@@ -147,6 +149,7 @@ def _of(x: exp.Expr, subquery: exp.Subquery, edge: Edge, outside: BoundSource) -
         tuple(condition for condition in conditions if not is_static(condition)),
         frozenset(condition for condition in conditions if is_static(condition)),
         tuple(dict.fromkeys(keys)),
+        bool(select.args.get("per_window")),
     )
 
 
@@ -222,6 +225,26 @@ def is_correlated(bound: BoundQuery) -> bool:
         and contexts[0].aggregated
         and all(context.role == "scalar" and context.aggregated for context in contexts[1:])
     )
+
+
+def settle_per_window(collected: Collected) -> None:
+    """Refuse PER WINDOW where there is no window that a subquery could be about."""
+    for context in collected.contexts:
+        clause = context.select.args.get("per_window")
+        if clause is None:
+            continue
+        around = context.parent
+        if around is None or context.role != "scalar" or around.scope.panes is None:
+            hint = "it stands in a subquery of WHERE, beside GROUP BY TUMBLE(..) or SLIDE(..)"
+            context.fail(clause, error("not_supported", feature="PER WINDOW here", hint=hint))
+
+
+def refuse_per_window(bound: BoundQuery, reason: str | None) -> None:
+    """Refuse what would be Spark SQL, which does not know it."""
+    for context in bound.collected.contexts:
+        clause = context.select.args.get("per_window")
+        if clause is not None:
+            context.fail(clause, error("not_supported", feature="PER WINDOW in Spark SQL", hint=reason))
 
 
 def correlated_plan(bound: BoundQuery) -> AggregatePlan:
@@ -304,7 +327,7 @@ class _Picked(AggregateCalls):
         super().__init__(query, edges)
         if self.session_us:
             raise NotCovered("a correlated aggregate with SESSION runs as Spark SQL, exactly")
-        if self.panes is not None and self.panes.width % self.panes.step:
+        if self.panes is not None and self.panes.width % self.panes.step and not correlation.per_window:
             # No choice of its panes has every row once, which the inner aggregate needs.
             raise NotCovered(
                 "a correlated aggregate with SLIDE by no whole part of its width runs as Spark SQL, exactly"
@@ -367,7 +390,8 @@ class _Picked(AggregateCalls):
         if rows not in self.aggregates:
             self.aggregates.append(rows)
         inner = tuple(keys.index(key.of) for key in self._correlation.keys)
-        return tuple(keys), CorrelatedGroups(inner, outer, self.aggregates.index(rows))
+        per_window = self._correlation.per_window
+        return tuple(keys), CorrelatedGroups(inner, outer, self.aggregates.index(rows), per_window)
 
 
 # -- WITHIN n PERCENT as parameters of slices: how fine buckets are, and how wide cells may grow

@@ -79,7 +79,7 @@ def plan_of_results(bound: BoundQuery, query: exp.Select, ordered: bool) -> Aggr
         raise NotCovered("SESSION over a join runs as Spark SQL")
     for call in top.aggregates:
         out_of_order = call.function in _ORDERED and not ordered
-        if out_of_order or call.function == "twa" or isinstance(call.parameter, tuple) or call.options:
+        if out_of_order or call.function == "twa" or isinstance(call.parameter, tuple) or call.options or call.code:
             raise NotCovered(f"{call.function.upper()} over a join runs as Spark SQL")
     return without_functions(top)
 

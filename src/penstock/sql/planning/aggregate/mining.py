@@ -15,7 +15,7 @@ from penstock.sql.binding.context import BoundQuery, Collected, SelectContext
 from penstock.sql.binding.mining import by_argument, is_mining_call, options_of, values_of
 from penstock.sql.kernel_expressions import lower
 from penstock.sql.nodes import OwnWindow, Unnested
-from penstock.sql.plan import AggregateCall
+from penstock.sql.plan import ONLY_IN_SLICES, AggregateCall
 from penstock.sql.values import constant, external, type_of
 from penstock.types import BIGINT, BOOLEAN, DOUBLE, format_duration
 
@@ -169,6 +169,17 @@ def length_us(window: Window) -> int | None:
         return None
     length = window.end.offset_us - window.begin.offset_us
     return length if length < FOREVER else None
+
+
+def refuse_others(bound: BoundQuery, reason: str | None) -> None:
+    """The same for user aggregates and the others that slices alone have."""
+    hint = "it works on one stream, in a query of its own that others can read"
+    for context in bound.collected.contexts:
+        for node in context.select.find_all(exp.Anonymous):
+            own = "code" in node.meta or node.name in ONLY_IN_SLICES
+            if own and node.find_ancestor(exp.Select) is context.select:
+                why = hint if reason is None else f"here {reason}; {hint}"
+                context.fail(node, error("not_supported", feature=f"aggregate {node.name} in Spark SQL", hint=why))
 
 
 def refuse_mining(bound: BoundQuery, reason: str | None) -> None:

@@ -91,6 +91,8 @@ def aggregate_plan(bound: BoundQuery, state: CatalogState | None = None) -> Aggr
         stream_predicate=stream,
         latch=UNREGISTERED if context.scope.latch is not None else None,
     )
+    if plan.latch is not None and plan.functions:
+        raise NotCovered("a user aggregate would keep every state for ever")
     if plan.latch is not None and own:
         raise NotCovered("an aggregate with a window of its own forgets")
     if read is not None:
@@ -263,6 +265,9 @@ def _aggregate(node: exp.Expr) -> AggregateCall:
         return mining_call(node, None)
     if isinstance(node, exp.WithinGroup):
         return _in_order(node)
+    if "code" in node.meta:
+        given_values = tuple(lower(each) for each in node.expressions)
+        return AggregateCall(node.name, given_values, external(type_of(node)), code=node.meta["code"])
     words = node.name if isinstance(node, exp.Anonymous) or not isinstance(node, exp.Func) else node.sql_name()
     words = words.upper()
     if words in ("PERCENTILE", "MEDIAN"):
@@ -331,12 +336,12 @@ RECENT_US = 60_000_000
 
 
 def approximate_call(node: exp.Expr) -> AggregateCall:
-    """`parameter` is what is special and the error; `settled` adds how coarse cells may be."""
-    value, special, epsilon = node.expressions
+    """`parameter` is what is special, the error and what else is special; `settled` adds how coarse cells may be."""
+    value, *numbers = node.expressions
     arguments: tuple[Expr, ...] = () if isinstance(value, exp.Star) else (lower(value),)
     if approximate_for(node.name, tuple(a.type for a in arguments)) is None:
         raise NotCovered(f"{node.name.upper()} of {arguments[0].type} runs as Spark SQL, exactly")
-    return AggregateCall(node.name, arguments, external(type_of(node)), (special.value, epsilon.value))
+    return AggregateCall(node.name, arguments, external(type_of(node)), tuple(number.value for number in numbers))
 
 
 def settled(call: AggregateCall, panes: Panes | None, window: Window) -> AggregateCall:
