@@ -60,7 +60,8 @@ class UserAggregate:
 
     def settled(self, states: list[Any]) -> list[Any]:
         """States as they are after they have travelled: of the STATE's type."""
-        return self._guarded(lambda found: pa.array(found, self._state_type).to_pylist(), states)
+        found: list[Any] = self._guarded(lambda given: pa.array(given, self._state_type).to_pylist(), states)
+        return found
 
     def merged(self, a: Any, b: Any) -> Any:
         """The state of the rows of both."""

@@ -76,12 +76,16 @@ class BoundSource:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PaneEdges:
-    """TUMBLE or SLIDE of a SELECT: what stands for both edges of a row's window, and its measures in microseconds."""
+    """TUMBLE or SLIDE of a SELECT: what stands for both edges of a row's window, and its measures in microseconds.
+
+    Windows of LANDMARK have none; they begin at readings that satisfy a condition.
+    """
 
     start: exp.Expr
     end: exp.Expr
     width_us: int
     step_us: int
+    landmark: exp.Expr | None = None
 
 
 @dataclass(slots=True, eq=False)

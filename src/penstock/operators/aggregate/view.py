@@ -19,6 +19,7 @@ from penstock.operators.aggregate.correlated import with_inner
 from penstock.operators.aggregate.family import numbered_cells
 from penstock.operators.aggregate.groups import Groups
 from penstock.operators.aggregate.history import AtPositions, SliceRequest, slice_log
+from penstock.operators.aggregate.landmarks import LandmarksAt
 from penstock.operators.aggregate.latch import LatchFamily
 from penstock.operators.aggregate.partials.cell_sums import CellRange, CombinedCells, combine, merge_combined
 from penstock.operators.aggregate.per_window import answer_by_window
@@ -172,6 +173,8 @@ def _hold(
         kind: Callable[..., AggregateAt] = partial(NewestRowsAt, counted=counted)
     elif plan.latch is not None:
         kind = LatchAt
+    elif plan.landmarks:
+        kind = LandmarksAt
     else:
         kind = OwnWindowsAt if plan.own_windows else AggregateAt
     return kind(

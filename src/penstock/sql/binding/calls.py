@@ -41,6 +41,12 @@ _NOT_YET = {
     "age": "subtract times: NOW() - ts is a duration; EXTRACT(EPOCH FROM NOW() - ts) is seconds",
     "session": "windows by pauses are not there yet; TUMBLE(5 MINUTES) and SLIDE(5 MINUTES, 1 MINUTE) can stand in GROUP BY",
 }
+_IN_GROUP_BY = {
+    "tumble": "TUMBLE(1 MINUTE)",
+    "slide": "SLIDE(1 MINUTE, 10 SECONDS)",
+    "latch": "LATCH",
+    "landmark": "LANDMARK (event = 'shift')",
+}
 
 
 class Calls(Coercion):
@@ -310,9 +316,8 @@ class Calls(Coercion):
             bound = exp.Anonymous(this=name, expressions=arguments)
             bound.meta["aggregate"] = name in SPARK_AGGREGATES
             return typed(bound, result)
-        if name in ("slide", "latch", "tumble"):
-            example = {"tumble": "TUMBLE(1 MINUTE)", "slide": "SLIDE(1 MINUTE, 10 SECONDS)", "latch": "LATCH"}
-            hint = f"{example[name]} can stand in GROUP BY"
+        if name in _IN_GROUP_BY:
+            hint = f"{_IN_GROUP_BY[name]} can stand in GROUP BY"
             self.fail(node, error("not_supported", feature=f"{name.upper()} here", hint=hint))
         self.refuse_function(node, name)
 

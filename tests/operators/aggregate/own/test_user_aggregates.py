@@ -226,7 +226,7 @@ def finish(state): return math.exp(state)
             "not_supported",
         ),
         (
-            "CREATE ROLLUP q ON probes AS SELECT place, energy(value) FROM probes GROUP BY place EVERY 1 HOUR",
+            "CREATE ROLLUP q ON probes AS SELECT place, energy(value) GROUP BY place EVERY 1 HOUR",
             "not_supported",
         ),
         ("DROP AGGREGATE nothing", "function_not_found"),

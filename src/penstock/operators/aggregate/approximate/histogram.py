@@ -102,8 +102,7 @@ class ApproxHistogram(Approximate):
         lowers, uppers = self._bounds(state)
         values = (lowers + uppers) // 2
         kept = (values - lowers <= self.epsilon * lowers) & (uppers - values <= self.epsilon * uppers)
-        found: npt.NDArray[np.bool_] = kept.all(axis=1)
-        return found
+        return np.asarray(kept.all(axis=1), np.bool_)
 
     def finish(self, function: str, state: State, type_: Type, parameter: Any = None) -> pa.Array:
         lowers, uppers = self._bounds(state)
