@@ -75,3 +75,8 @@ def test_inner_aggregates_per_window_are_those_of_a_window_function(meters: Data
         " AVG(ppm) OVER (PARTITION BY DATE_TRUNC('minute', ts)) AS mean FROM meters) m WHERE ppm > mean GROUP BY minute",
     )
     assert sorted(answer(meters, "above")) == sorted(batch) and len(batch) == 5
+
+
+def test_an_approximate_mean_is_the_mean_in_spark(meters: Database) -> None:
+    ((found, exact),) = ask(meters, "SELECT APPROX_AVG(ppm, 0.01), AVG(ppm) FROM meters")
+    assert found == pytest.approx(exact)
