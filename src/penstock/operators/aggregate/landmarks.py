@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +28,8 @@ class LandmarksAt(AggregateAt):
 
     Readings before the first landmark inside of BEGIN .. END are in no window. The newest window has no end yet.
     """
+
+    part: ClassVar[type[AggregateAt]] = AggregateAt  # how each of the windows is answered
 
     @property
     def stretch(self) -> int | None:
@@ -63,7 +65,7 @@ class LandmarksAt(AggregateAt):
 
     def _over(self, low: int, high: int, log_reader: LogReader) -> pa.Table:
         window = TimeWindow(Bound("constant", low), Bound("constant", high))
-        held = AggregateAt(
+        held = self.part(
             self.cycle,
             self.query_id,
             self.name,
