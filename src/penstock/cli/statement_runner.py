@@ -188,7 +188,9 @@ def follow(connection: Connection, to: SubscribeTo, format: Format) -> None:
     printer = LivePrinter(format)
     typer.echo(f"following {to.name}; Ctrl-C ends it", err=True)
     try:
-        for change in connection.subscribe(to.name, changes=to.changes, from_cycle=to.from_cycle, final=to.final_at is not None):
+        for change in connection.subscribe(
+            to.name, changes=to.changes, from_cycle=to.from_cycle, final=to.final_at is not None
+        ):
             printer.print(change)
     except KeyboardInterrupt:
         typer.echo("", err=True)
