@@ -29,10 +29,11 @@ from penstock.types import BOOLEAN, TIMESTAMP
 
 @dataclass(frozen=True, slots=True)
 class PaneRange:
-    """The panes that begin at or after `first` and end at or before `last`."""
+    """The panes that begin at or after `first`, end at or before `last`, and end at or after `after`."""
 
     first: int
     last: int
+    after: int = -FOREVER
 
 
 def panes_ending(panes: Panes, after: int | None, until: int, starts_from: int) -> PaneRange | None:
@@ -44,11 +45,21 @@ def panes_ending(panes: Panes, after: int | None, until: int, starts_from: int) 
     return PaneRange(first, last) if first + panes.width <= last else None
 
 
+def sessions_ending(session_us: int, after: int | None, until: int, starts_from: int) -> PaneRange:
+    """The sessions with an end in [after, until): the next reading of one may come right at its end.
+
+    A session that begins later than `starts_from` by less than the gap may have begun before that.
+    """
+    first = starts_from + session_us if starts_from > -FOREVER else -FOREVER
+    return PaneRange(first, until - 1, after if after is not None else -FOREVER)
+
+
 def with_panes(plan: AggregatePlan, panes: PaneRange) -> AggregatePlan:
     """The plan of the rows of some panes alone."""
     asked: tuple[Expr, ...] = (
         Call("ge", (Column(WINDOW_START, TIMESTAMP), Literal(panes.first, TIMESTAMP)), BOOLEAN),
         Call("le", (Column(WINDOW_END, TIMESTAMP), Literal(panes.last, TIMESTAMP)), BOOLEAN),
+        Call("ge", (Column(WINDOW_END, TIMESTAMP), Literal(panes.after, TIMESTAMP)), BOOLEAN),
     )
     having = asked if plan.having is None else (plan.having, *asked)
     return replace(plan, having=Call("and", having, BOOLEAN))
@@ -68,6 +79,9 @@ def final_panes(
     if never is not None:
         return FinalRows("never", never)
     assert plan.panes is not None and isinstance(window, TimeWindow)
+    if plan.session_us:
+        final = final_by_watermark("once the watermark has passed window_end", tables, state)
+        return while_kept(final, (window,), 2 * plan.session_us + reach_us, state)
     final = final_by_watermark("once the watermark reaches window_end", tables, state)
     return while_kept(final, (window,), plan.panes.width + reach_us, state)
 
@@ -78,8 +92,12 @@ def _why_never(plan: AggregatePlan, window: Window) -> str | None:
         (not isinstance(window, TimeWindow), "LAST n ROWS goes on with each reading"),
         (plan.panes is None, "without TUMBLE or SLIDE it is the current value of its window"),
         (bool(plan.scalars), "it compares with a subquery, whose value goes on"),
-        (plan.picking is not None, "it compares with an inner aggregate, whose value goes on"),
+        (
+            plan.picking is not None and not plan.picking.per_window,
+            "it compares with an inner aggregate, whose value goes on",
+        ),
         (any(own is not None for own in plan.own_windows), "its aggregates have windows of their own"),
+        (bool(plan.over), "window functions compare rows that are not final"),
         (plan.is_approximate, "its values are estimates, which may move within their error"),
         (plan.has_series, "its functions see a series that goes on"),
         (plan.sorted is not None and _cuts(plan), "LIMIT, OFFSET and DISTINCT depend on rows that are not final"),

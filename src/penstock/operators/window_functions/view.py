@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from penstock.catalog.model import QueryDefinition
+from penstock.catalog.state import CatalogState
 from penstock.errors import expect
 from penstock.expr.windows import AnyWindow
 from penstock.operators.base.answer import AnswerAt
+from penstock.operators.base.finality import Classification, FinalRows, window_bound
 from penstock.operators.base.log_access import LogAccess
 from penstock.operators.base.log_reader import LogReader
 from penstock.operators.base.view import AnswerOwner, View, view_of
@@ -38,6 +40,12 @@ class WindowFunctionsView(View):
         return WindowFunctionsAt(
             mark.cycle, query.id, plan, below, reader, lambda: log.fresh(table, static), views.locked
         )
+
+    def classify(self, plan: Plan, state: CatalogState) -> Classification:
+        """A late reading changes the order of others, also of those that are final in the selection below."""
+        rows = expect(WindowFunctionsPlan, plan).rows
+        final = FinalRows("never", "window functions compare a reading with those around it, which may come or go")
+        return Classification(final, window_bound(rows.window, state.tables_by_id.get(rows.table_id)))
 
     def memory(self, store: AnswerStore, query_id: int) -> int:
         answer = store.answers.get(query_id)
