@@ -184,7 +184,7 @@ class Report:
         self, parts: Mapping[str, Callable[[], Mapping[str, float | None]]], runs: int, module: str
     ) -> list[str]:
         """Run each part so often, and save after each run; the parts of which a run failed: the others are measured all the same."""
-        origin = {"commit": commit_now(), "command": command_of(module)}
+        origin: dict[str, Any] = {"commit": commit_now(), "command": command_of(module)}
         failed = []
         for name, part in parts.items():
             for _ in range(runs):

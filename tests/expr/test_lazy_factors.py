@@ -324,6 +324,18 @@ def test_queries_that_come_and_go_take_their_functions_with_them() -> None:
     assert index._selections.factors.lazy_of == {} and index._selections.factors.lazy_in_order() == []
 
 
+def test_a_new_sensor_may_be_looked_at_by_queries_without_a_costly_condition_alone() -> None:
+    rows = Rows({}, [1, 1, 1], [0, 1, 2])
+    versions = rows.versions.append_column("place", pa.array(["north", "south", "west"]))
+    like = Call("like", (Column("place", TEXT, True), Literal("n%", TEXT)), BOOLEAN)
+    index = PredicateIndex([(2, Call("eq", (SENSOR, Literal(2, INT)), BOOLEAN), None)])
+    first = {name: column[:2] for name, column in rows.columns.items()}
+    assert list(index.match(first, rows.vids[:2], versions[:2])) == []
+    index.add(1, like, None)
+    found = {q: list(at) for q, at in index.match(rows.columns, rows.vids, versions)}  # type: ignore[call-overload]
+    assert found == {1: [0], 2: [2]}
+
+
 def learned(order: LearnedOrder, some: list[LazyFactor], costs: dict[str, tuple[float, float]]) -> list[str]:
     """The order of the next block, after a block in which each was measured."""
     for factor in some:
