@@ -92,7 +92,8 @@ class Settings:
         1024, "Most shared memory for the answers of many queries; beyond it they are evaluated when asked for."
     )
     slices_memory_mb: int = _setting(
-        512, "Most memory for the slices of standing aggregations; beyond it those fail that have grown the most."
+        512,
+        "Most memory for the slices of standing aggregations; beyond it queries fail, the least important first, of these those that have grown the most.",
     )
     exact_values_max: int = _setting(
         5_000_000,

@@ -131,7 +131,8 @@ class Load:
             # A reading waits for the cycle that runs when it comes, and for its own.
             before_ms = 1000 * self._cycles[-1].tasks_s if self._cycles else 0.0
             self._delays_ms.append(before_ms + (between_ms or 0.0) + ms + fold_ms)
-            if not record.end.filling and not record.start.filling:  # a fill reads other rows, too
+            whole = record.start.late is None and record.end.late is None
+            if whole and not record.end.filling and not record.start.filling:  # others read other rows, too
                 if rows_read(record):
                     self._side_by_side += 0.1 * (tasks - self._side_by_side)
                 work_s = sum(ns for _, _, ns in work.units.values()) / tasks / 1e9

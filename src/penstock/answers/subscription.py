@@ -117,8 +117,8 @@ class Subscription:
 
     def _is_due(self) -> bool:
         """Whether a cycle is there to tell about. A query that rests is waited for: then nothing it missed is lost."""
-        last = self._feed.last()
-        if self._is_closed() or last is None or last.cycle <= self.cycle:
+        newest = self._standing.newest_cycle(self.name)
+        if self._is_closed() or newest is None or newest <= self.cycle:
             return self._is_closed()
         resting = self._standing.is_resting(self.name)
         self._rested = self._rested or resting

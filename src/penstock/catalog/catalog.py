@@ -33,6 +33,7 @@ from penstock.catalog.model import (
     Table,
     plan_text,
 )
+from penstock.catalog.priorities import needed_by, raised_by_readers, reader_above
 from penstock.catalog.rollup_records import RollupDefinition, RollupState, RollupStep, closing_to_json, rollup_to_json
 from penstock.catalog.snapshot import list_snapshots, write_snapshot
 from penstock.catalog.state import CatalogState, load_state, snapshot_of
@@ -292,7 +293,10 @@ class Catalog:
                 branches = tuple(range(number + 1, number + 1 + count))
                 made[query.name] = replace(query, id=number, branches=branches)
                 number += 1 + count
-            self._write_many([("create_query", query_entry(q)) for q in made.values()])
+            raised = raised_by_readers({**self.state.queries, **made}, made.values())
+            made |= {name: replace(made[name], priority=raised[name]) for name in raised if name in made}
+            entries = [_raised(self.state.queries[name], raised[name]) for name in raised if name not in made]
+            self._write_many([*entries, *(("create_query", query_entry(q)) for q in made.values())])
             return list(made.values())
 
     def change_query(
@@ -351,13 +355,20 @@ class Catalog:
             return True
 
     def describe_query(self, name: str, **facts: Any) -> QueryDefinition:
-        """Another owner, description or strategy; what it answers stays the same."""
+        """Another owner, description, strategy or priority; what it answers stays the same."""
         with self._lock:
             known = self._find("query", self.state.queries, name)
             changed = replace(known, **facts)
+            above = reader_above(self.state.queries.values(), name, changed.priority)
+            if changed.priority != known.priority and above is not None:
+                detail = f'query "{above.name}" of class {above.priority} reads "{name}", which is at least {needed_by(above)} for that'
+                raise error(
+                    "invalid_option", option="priority", detail=detail, hint=f'lower or drop "{above.name}" first'
+                )
             if changed != known:
-                body = {n: getattr(changed, n) for n in ("name", "owner", "description", "strategy")}
-                self._write("describe_query", body)
+                raised = raised_by_readers(self.state.queries, [changed])
+                entries = [_raised(self.state.queries[read], priority) for read, priority in raised.items()]
+                self._write_many([*entries, _raised(changed, changed.priority)])
             return changed
 
     def plan_run(self, sleeping: Collection[int], awake: Collection[int]) -> None:
@@ -484,3 +495,9 @@ class Catalog:
             if changed != known:
                 self._write("change_sink", to_json(changed))
             return changed
+
+
+def _raised(query: QueryDefinition, priority: str) -> tuple[str, dict[str, Any]]:
+    """The entry that gives a query a class, beside its other descriptions."""
+    facts = ("name", "owner", "description", "strategy")
+    return "describe_query", {**{name: getattr(query, name) for name in facts}, "priority": priority}

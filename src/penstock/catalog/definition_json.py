@@ -103,6 +103,8 @@ def query_entry(query: QueryDefinition) -> dict[str, Any]:
             del entry[sparse]
     if query.bounded is None:
         del entry["bounded"]
+    if query.priority == "normal":
+        del entry["priority"]
     return entry
 
 

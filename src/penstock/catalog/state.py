@@ -108,6 +108,7 @@ class CatalogState:
         self._rolled_up: dict[int, RollupState] = {}
         self._heads = LogHeads()
         self.run_plan = 0  # the number of the last one
+        self._low: tuple[CatalogDefinitions, tuple[QueryDefinition, ...]] | None = None
 
     def apply_many(self, entries: Iterable[Entry]) -> None:
         """Take in the next entries; thousands cost no more than each for itself. Readers see them all at once.
@@ -189,6 +190,13 @@ class CatalogState:
         return still
 
     # -- looking up
+
+    def low_queries(self) -> tuple[QueryDefinition, ...]:
+        """The queries of class low."""
+        if self._low is None or self._low[0] is not self._definitions:
+            low = tuple(q for q in self._definitions.queries.values() if q.priority == "low")
+            self._low = (self._definitions, low)
+        return self._low[1]
 
     @property
     def tables(self) -> dict[str, Table]:
@@ -329,6 +337,7 @@ class CatalogState:
     def _describe_query(self, draft: CatalogDefinitions, entry: Entry) -> None:
         # Not a change of what it answers: its history is not read again, so its positions stay.
         facts = {fact: entry.body[fact] for fact in ("owner", "description", "strategy")}
+        facts["priority"] = entry.body.get("priority", "normal")  # entries of older versions do not know it
         draft.put_query(replace(draft.queries[entry.body["name"]], **facts))
 
     def _quarantine(self, draft: CatalogDefinitions, entry: Entry) -> None:

@@ -35,7 +35,7 @@ _TABLES = {
     """,
     "penstock.queries": """
         name TEXT the standing query
-        state TEXT STARTING, FILLING, RUNNING, PAUSED, FINISHED, FAILED
+        state TEXT STARTING, FILLING, RUNNING, LAGGING, PAUSED, FINISHED, FAILED
         owner TEXT the user that owns it
         description TEXT what it is for
         runs TEXT shared pass; slices; window join; join with tables (of one stream); either, then slices; window join, then Spark SQL; log, when asked; or Spark SQL
@@ -52,6 +52,8 @@ _TABLES = {
         bytes BIGINT the size of these rows: in commit records, or in memory where Spark SQL answers
         strategy TEXT how its answer is kept right now: complete, partial or none; NULL for Spark SQL
         strategy_asked TEXT the strategy that a user asked for; NULL: the server chooses the cheapest
+        priority TEXT high, normal or low
+        behind BIGINT readings that it has not seen yet, because it is of class low and others come first
         final TEXT when its rows are final, so that no later reading can change them, or why none ever is
         final_to TIMESTAMP before which time rows are final, of panes their end, where rows become final later than they enter
         state_bound TEXT whether its state is bounded, and what it grows with

@@ -224,9 +224,17 @@ class Connection:
         description: str | None = None,
         owner: str | None = None,
         strategy: str | None = None,
+        priority: str | None = None,
     ) -> dict[str, Any]:
         window = {"begin": begin, "end": end}
-        given = {**window, "paused": paused, "description": description, "owner": owner, "strategy": strategy}
+        given = {
+            **window,
+            "paused": paused,
+            "description": description,
+            "owner": owner,
+            "strategy": strategy,
+            "priority": priority,
+        }
         body = {key: value for key, value in given.items() if value is not None}
         return self._transport.json("PATCH", f"/v1/queries/{quote(name)}", body)
 

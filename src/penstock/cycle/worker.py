@@ -134,7 +134,7 @@ def _meet_without_culprits(
 def _meet_rows(unit: Unit, definitions: Definitions, folder: DataFolder, spent: StepTimes) -> Iterator[ResultRow]:
     table = definitions.state.tables_by_id[unit.table_id]
     filling = frozenset(q for q, _, _ in unit.spans) if unit.kind == "fill" else None
-    steps = steps_of(definitions, table, filling)
+    steps = steps_of(definitions, table, filling, unit.low, unit.kind != "late")
     try:
         wanted = set[str]().union(*(step.columns for step in steps))
         static = definitions.state.rows(table.id)

@@ -52,7 +52,8 @@ def needs_of(terms: LazyTerms, table: SlotTable, chosen: Int64s) -> dict[LazyFac
     order = np.argsort(tops, kind="stable")
     edges = np.flatnonzero(np.diff(tops[order], prepend=-1))
     by_factor: dict[LazyFactor, dict[int, Int64s]] = {}
-    for first, end in zip(edges.tolist(), [*edges[1:].tolist(), len(order)], strict=True):
+    ends = [*edges[1:].tolist(), len(order)] if len(edges) else []  # none of the chosen may need any
+    for first, end in zip(edges.tolist(), ends, strict=True):
         top = int(tops[order[first]])
         for factor in terms.lazy_below[top]:
             by_factor.setdefault(factor, {})[top] = places[order[first:end]].astype(np.int64)

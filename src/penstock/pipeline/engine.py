@@ -23,7 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.cycle.commits import RESULT_SCHEMA, CommitRecord, CommitStore
-from penstock.cycle.culprits import cycle_limits
+from penstock.cycle.culprits import cycle_limits, late_cycles
 from penstock.cycle.folder import DataFolder
 from penstock.cycle.offset import Offset, offset_from_json
 from penstock.cycle.wakeup import signal
@@ -149,6 +149,7 @@ class Engine:
             .option("start", orjson.dumps(start.to_json()).decode())
             .option("parallelism", str(self.spark.sparkContext.defaultParallelism))
             .option("cycle_interval_ms", str(self.settings.cycle_interval_ms))
+            .option("late_cycles", str(late_cycles(self.settings)))
             .option("shrink", str(self._shrink))
             .option("wakeup", str(self._wakeup))
             .options(**{name: str(limit) for name, limit in cycle_limits(self.settings).items()})

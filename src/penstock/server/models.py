@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from penstock.server.http.decode import ARROW, CSV, JSON, NDJSON, PARQUET
 
 Strategy = Literal["complete", "partial", "none", "auto"]
+Priority = Literal["high", "normal", "low"]
 
 
 class Strict(BaseModel):
@@ -66,6 +67,7 @@ class NewQueryBody(Strict):
     description: str | None = Field(default=None, examples=["too much gas"])
     owner: str | None = Field(default=None, description="the caller, if not given", examples=["ada"])
     strategy: Strategy | None = Field(default=None, description="how the answer is kept; auto: whatever is cheapest")
+    priority: Priority | None = Field(default=None, description="high, normal (if not given) or low")
     bounded: bool | str | None = Field(
         default=None, description="refuse a state that may grow without end, or beyond a size", examples=["64 MB"]
     )
@@ -89,6 +91,7 @@ class QueryChange(Strict):
     description: str | None = Field(default=None, description="empty: none any more", examples=["too much gas"])
     owner: str | None = Field(default=None, examples=["ada"])
     strategy: Strategy | None = Field(default=None, description="how the answer is kept; auto: whatever is cheapest")
+    priority: Priority | None = Field(default=None, description="high, normal or low")
 
 
 class SignIn(Strict):

@@ -11,7 +11,7 @@ from penstock.errors import PenstockError, error, suggest
 from penstock.sql import statements as st
 from penstock.sql.dialect import PenstockParser
 from penstock.sql.functions import CALLS
-from penstock.sql.grammar.queries import strategy_named
+from penstock.sql.grammar.queries import priority_named, strategy_named
 from penstock.sql.positions import Span
 from penstock.sql.spark.text_check import known_functions
 from penstock.sql.values import duration_us
@@ -258,7 +258,7 @@ def _bad(name: str, value: str, hint: str | None) -> PenstockError:
 
 # -- WITH (...) of CREATE QUERY: owner, description, and how its answer is stored
 
-QUERY_OPTIONS = ("description", "owner", "strategy", "bounded")
+QUERY_OPTIONS = ("description", "owner", "priority", "strategy", "bounded")
 
 
 def query_facts(statement: st.CreateQuery) -> dict[str, Any]:
@@ -281,6 +281,8 @@ def query_facts(statement: st.CreateQuery) -> dict[str, Any]:
 def _query_fact(name: str, text: str) -> Any:
     if name == "strategy":
         return strategy_named(text)
+    if name == "priority":
+        return priority_named(text)
     return bounded_named(text) if name == "bounded" else text or None
 
 

@@ -264,10 +264,10 @@ class ResumeQuery(Statement):
 
 @dataclass(frozen=True, slots=True)
 class DescribeQuery(Statement):
-    """Another owner, description or strategy of a query; None: no owner, no description, or the cheapest strategy."""
+    """Another owner, description, strategy or priority of a query; None: no owner, no description, or the cheapest strategy."""
 
     name: str
-    fact: Literal["owner", "description", "strategy"]
+    fact: Literal["owner", "description", "strategy", "priority"]
     value: str | None
 
 

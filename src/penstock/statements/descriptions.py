@@ -86,6 +86,9 @@ def _describe_query(session: Session, definition: QueryDefinition, answer: Query
     message = definition.quarantined or message
     answered = answer is not None or bool(below)
     state, filled = _state(session, definition, plan, answered, message)
+    behind = session.standing.behind(definition) if answer is not None else None
+    if state in ("RUNNING", "FINISHED") and behind is not None:
+        state = "LAGGING"
     kept = answered or plan.spark is not None
     known = classify(plan, session.catalog.state)
     memory = (
@@ -107,6 +110,8 @@ def _describe_query(session: Session, definition: QueryDefinition, answer: Query
         "error": message,
         "strategy": session.standing.strategy_of(definition.id) if answer is not None else None,
         "strategy_asked": definition.strategy,
+        "priority": definition.priority,
+        "behind": behind.rows if behind is not None else 0,
         "final": final_words(known.final),
         "final_to": _final_to(session, definition, known.final),
         "state_bound": f"{known.state.growth}: {known.state.reason}",
@@ -183,7 +188,9 @@ def changes_of_query(folder: Path, query_id: int, name: str) -> list[QueryHistor
             reason = quarantined_by(entry)[query_id]
             before, changes = {**before, "paused": True, "quarantined": reason}, [("quarantined", reason)]
         elif entry.kind == "describe_query" and before and body.get("name") == name:
-            facts = [fact for fact in ("owner", "description", "strategy") if body.get(fact) != before.get(fact)]
+            facts = [
+                fact for fact in ("owner", "description", "strategy", "priority") if body.get(fact) != before.get(fact)
+            ]
             before, changes = {**before, **body}, [(fact, body.get(fact) or "none") for fact in facts]
         found += [QueryHistoryEntry(entry.at_us, entry.pos, what, detail) for what, detail in changes]
     return found

@@ -16,6 +16,7 @@ from penstock.operators.aggregate.explain import result_slice_lines, scalar_slic
 from penstock.operators.aggregate.rollups.notices import plan_lines, rollup_lines
 from penstock.operators.base.finality import worth_lines
 from penstock.operators.base.view import classify, filled_text, unheeded
+from penstock.operators.select.durability import may_wait
 from penstock.operators.sparksql.replan import with_text
 from penstock.sql import statements as st
 from penstock.sql.explain.notation import amount, show
@@ -68,6 +69,7 @@ def explain(session: Session, statement: st.Explain) -> Result:
         lines = [
             *worth_lines(classify(plan, state)),
             *dict.fromkeys(line for line in heard if line is not None),
+            *_priority(session, statement.target),
             *_kept(session, statement.target),
             *_ran(session, statement.target),
             *_load_of(session, plan),
@@ -118,6 +120,19 @@ def _analyzed(session: Session, plan: SparkPlan, asked: AggregatePlan | None) ->
             told = [f"answered by Spark SQL, because {reason}"] if reason is not None else []
         count, cycle, seconds = found.table.num_rows, found.cycle, found.seconds
     return [*told, f"rows: {count}", f"took: {seconds * 1000:.0f} ms", f"cycle: {cycle}"]
+
+
+def _priority(session: Session, name: str) -> list[str]:
+    """The class of a query that is not normal, and whether it may stand behind the cycles."""
+    query = session.definition(name)
+    if query.priority == "normal":
+        return []
+    if query.priority == "high":
+        return ["  priority high: the last to fail where memory is short"]
+    waits = (
+        "it stands behind the cycles where these take too long" if may_wait(query) else "it takes part in every cycle"
+    )
+    return [f"  priority low: {waits}, and is the first to fail where memory is short"]
 
 
 def _kept(session: Session, name: str) -> list[str]:

@@ -139,7 +139,7 @@ def register(
 
 
 def _asked_for(query: Mapping[str, Any], owner: str | None) -> RequestedQuery:
-    facts = {"owner": owner} | {n: query[n] for n in ("owner", "description", "strategy") if query.get(n)}
+    facts = {"owner": owner} | {n: query[n] for n in ("owner", "description", "strategy", "priority") if query.get(n)}
     try:
         facts |= {"bounded": bounded_named(str(query["bounded"]))} if query.get("bounded") is not None else {}
     except PenstockError as failure:

@@ -17,7 +17,8 @@ import pyarrow as pa
 
 from penstock.catalog.definition_json import changed_by_run_plan
 from penstock.catalog.journal import JournalReader
-from penstock.catalog.model import Entry, QueryDefinition, Table
+from penstock.catalog.model import PRIORITIES, Entry, QueryDefinition, Table
+from penstock.catalog.priorities import rank_of
 from penstock.catalog.state import CatalogState
 from penstock.catalog.watermark import watermark_of
 from penstock.cycle.commit_files import CommitRecord, ResultRow, result_batch
@@ -372,12 +373,14 @@ class AnswerStore:
         return self.answers.get(read.id) if read is not None else None
 
     def limit_slices(self, settings: Settings) -> None:
-        """Fail queries until the slices of the others fit into the memory for them, those first that have grown the most."""
+        """Fail queries until the slices of the others fit into the memory for them, the least important first."""
         most_mb, most_values = settings.slices_memory_mb, settings.exact_values_max
         why = f"one of its aggregates keeps more than {most_values} values one by one (exact_values_max)"
         for query_id in self.slices.give_up_kept(most_values):
             self._fail(query_id, why)
-        for query_id in self.slices.give_up(most_mb << 20):
+        for query_id in self.slices.give_up(
+            most_mb << 20, self._rank_of, lambda q, plan: self._look_of(self.answers[q], plan)
+        ):
             why = f"the slices of its groups have grown, and take more than {most_mb} MB with those of others"
             self._fail(query_id, why)
 
@@ -389,6 +392,10 @@ class AnswerStore:
         answer = self.answers.get(query_id)
         if answer is not None and answer.plan.selection is not None and self.offset is not None:
             answer.doubt(self.offset.data.get(answer.plan.selection.table_id, 0))
+
+    def _rank_of(self, query_id: int) -> int:
+        query = self.state.queries_by_id.get(query_id)
+        return rank_of(query) if query is not None else len(PRIORITIES)
 
     def note_fill(self, query_id: int, most_rows: int) -> None:
         """Note whether more rows of an aggregate's history have no cells than these: then it is FILLING."""

@@ -101,6 +101,8 @@ def still_read(store: AnswerStore, table_id: int) -> int:
         answer = store.answers.get(query_id)
         if answer is not None and stream_uses(answer.plan)[0].table_id == table_id:
             position = min(position, first)
+    if offset.late is not None:
+        position = min(position, offset.late.read.get(table_id, position))
     for by_table in offset.join_fill.values():
         if table_id in by_table:
             position = min(position, by_table[table_id][0])

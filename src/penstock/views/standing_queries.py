@@ -15,6 +15,7 @@ from weakref import WeakSet
 from penstock.catalog.journal import JournalReader
 from penstock.catalog.model import QueryDefinition
 from penstock.catalog.state import CatalogState
+from penstock.clock import SECOND
 from penstock.cycle.commits import CommitRecord, CommitStore
 from penstock.cycle.definitions import loading
 from penstock.cycle.folder import DataFolder, place_sheets
@@ -31,6 +32,7 @@ from penstock.operators.join.result_files import ResultFiles
 from penstock.operators.resample.answer_at import resample_marks
 from penstock.operators.resample.sample_cache import SampleCache
 from penstock.operators.select.current_rows import CurrentRows
+from penstock.operators.select.durability import may_wait
 from penstock.operators.select.storage_choice import READY_MAX_ROWS, READY_SECONDS, StorageChoice, Strategy
 from penstock.settings import Settings
 from penstock.sql.plan import Plan, has_latch, own_windows_of, plan_from_json
@@ -63,6 +65,20 @@ class Intervals:
     """How long a reader waits at most for a cycle that includes its own writes."""
     ready_s: float = 10.0
     """How long a reader waits at most for a query that still fills its window."""
+
+
+@dataclass(frozen=True, slots=True)
+class Behind:
+    """The cycle at which a query stands, the readings that it has not seen, and how old its NOW is."""
+
+    cycle: int
+    rows: int
+    seconds: float
+
+    def notice(self, name: str) -> str:
+        return (
+            f'query "{name}" is LAGGING: {self.rows} readings and {self.seconds:.1f} s behind, as of cycle {self.cycle}'
+        )
 
 
 class Followed(Protocol):
@@ -444,8 +460,54 @@ class StandingQueries:
             assert last is not None
             if asked and query.id in self.store.answers:
                 self._used_us[query.id] = last.end.now_us
-            mark = last if as_of is None else self.feed.mark(as_of)
+            newest = self._stands_at(query)
+            if as_of is None and self._is_coming(query):
+                raise self._not_yet(query)
+            if as_of is not None and as_of > newest:
+                raise PenstockError("cycle_gone", f"cycle {as_of} has not come yet; the newest is {newest}")
+            mark = (
+                last if as_of is None and newest == last.cycle else self.feed.mark(newest if as_of is None else as_of)
+            )
             return view_of(self.store.operators[query.id]).at(self, query, mark, self.log_access(budget), asked)
+
+    def _stands_at(self, query: QueryDefinition) -> int:
+        """The cycle at which a query stands: the last one, or an earlier one where it is behind. Called under the lock."""
+        last, offset = self.feed.last(), self.store.offset
+        assert last is not None
+        if offset is None or offset.late is None or not may_wait(query):
+            return last.cycle
+        return last.cycle - offset.late.behind
+
+    def _is_coming(self, query: QueryDefinition) -> bool:
+        """Whether a query stands at a cycle where it had no answer yet, or that is no longer kept. Called under the lock."""
+        cycle, last = self._stands_at(query), self.feed.last()
+        behind = last is not None and cycle < last.cycle
+        return behind and (cycle < self.feed.oldest() or self.windows.at(query.id, cycle) is None)
+
+    def _not_yet(self, query: QueryDefinition) -> PenstockError:
+        detail = f'query "{query.name}" is LAGGING, and has come to no cycle with an answer yet'
+        return error("not_ready", detail=detail, hint="ask again in a moment")
+
+    def behind(self, query: QueryDefinition) -> Behind | None:
+        """How far a query of class low stands behind the cycles; None where it does not."""
+        with self._lock:
+            offset, last = self.store.offset, self.feed.last()
+            known = self.store.state.queries_by_id.get(query.id)
+            if offset is None or offset.late is None or last is None or known is None or not may_wait(known):
+                return None
+            cycle = max(last.cycle - offset.late.behind, self.feed.oldest())
+            mark = self.feed.mark(cycle)
+            tables = [t.id for t in (self.store.state.tables.get(n) for n in query.reads_tables) if t is not None]
+            rows = sum(offset.data.get(t, 0) - offset.late.read.get(t, 0) for t in tables)
+            return Behind(cycle, rows, (last.end.now_us - mark.end.now_us) / SECOND)
+
+    def newest_cycle(self, name: str) -> int | None:
+        """The cycle at which a query stands; None before the first cycle."""
+        with self._lock:
+            query, last = self._query(name), self.feed.last()
+            if last is None or query is None:
+                return None if last is None else last.cycle
+            return self._stands_at(query)
 
     def used_since(self, now_us: int) -> set[int]:
         """The queries that were asked, or that came, since a NOW; others are forgotten. Called under the lock."""
@@ -487,12 +549,16 @@ class StandingQueries:
         """The answer for the window as of the last cycle (or an older, kept one), or what of it is final."""
         self.wait_ready(name)
         budget, final = self.new_budget(), self.final_rows(name)
-        held = self.held(name, as_of, budget=budget)
+        with self._lock:
+            held = self.held(name, as_of, budget=budget)
+            query = self._query(name)
+            behind = self.behind(query) if query is not None and as_of is None else None
         if only_final and isinstance(held, FinalAnswer):
             rows = first_rows(held.final_rows(), limit, self.settings.result_max_rows)
         else:
             rows = held.select(limit, self.settings.result_max_rows)
         notices = (*(held.note.notices if held.note is not None else ()), *budget.notices())
+        notices += (behind.notice(name),) if behind is not None else ()
         return Result(rows, None, held.stands_for, held.now_us, None, notices, held.note, final_to(final, held))
 
     def final_rows(self, name: str) -> FinalRows:
@@ -505,9 +571,12 @@ class StandingQueries:
 
     def next_answer(self, query_id: int, after: int) -> int | None:
         """The first kept cycle after one that has an answer: those in which the query rested have none."""
-        last = self.feed.last()
-        found = view_of(self.store.operators[query_id]).first_answer(self, query_id, after)
-        return found if found is not None and last is not None and found <= last.cycle else None
+        with self._lock:
+            query, last = self.store.state.queries_by_id.get(query_id), self.feed.last()
+            found = view_of(self.store.operators[query_id]).first_answer(self, query_id, after)
+            if found is None or last is None:
+                return None
+            return found if found <= (self._stands_at(query) if query is not None else last.cycle) else None
 
     # -- whether there is an answer
 
@@ -537,7 +606,9 @@ class StandingQueries:
             query = self._query(name)
             if query is not None and query.paused:
                 raise error("not_ready", detail=f'query "{name}" is PAUSED', hint=f"ALTER QUERY {name} RESUME")
-            return query is None or view_of(self.store.operators[query.id]).is_ready(self.store, query)
+            if query is None:
+                return True
+            return view_of(self.store.operators[query.id]).is_ready(self.store, query) and not self._is_coming(query)
 
     def _is_settled(self, name: str) -> bool:
         """Whether nothing is to be waited for: there is an answer, or there will be none."""
@@ -568,4 +639,4 @@ class StandingQueries:
         self.feed.wait(lambda: self._is_settled(name) or self._fills_long(name), timeout_s)
         if not self.is_ready(name, 0.0):
             with self._lock:
-                raise view.not_ready(self.store, query)
+                raise self._not_yet(query) if self._is_coming(query) else view.not_ready(self.store, query)

@@ -31,6 +31,7 @@ from penstock.expr.lazy_factors import FactorFigures
 from penstock.expr.predicate_index import Matrix, PredicateIndex
 from penstock.expr.windows import RowsWindow
 from penstock.operators.base.blocks import BLOCK_ROWS
+from penstock.operators.base.step import RowStep
 from penstock.operators.select.bit_matrix import BitMatrix, BitMatrixRef, write_matrix
 from penstock.operators.select.durability import Durability, keeping_of, meets_rows
 from penstock.operators.select.position_lists import PositionLists
@@ -65,7 +66,7 @@ class Key:
 Found = tuple[Key, BitMap]
 
 
-class SelectStep:
+class SelectStep(RowStep):
     """Evaluates all standing select-project queries of one table over rows."""
 
     cost: ClassVar[str | None] = "pass"

@@ -9,7 +9,7 @@ from penstock.operators.base.answer import AnswerAt
 from penstock.operators.base.log_access import LogAccess
 from penstock.operators.base.log_reader import LogReader
 from penstock.operators.base.view import AnswerOwner, View, view_of
-from penstock.operators.window_functions.answer import WindowFunctionsAt
+from penstock.operators.window_functions.answer import WindowFunctionsAt, kept_rows
 from penstock.operators.window_functions.plan import WindowFunctionsPlan
 from penstock.sql.plan import Plan
 from penstock.views.answer_store import AnswerStore
@@ -35,11 +35,14 @@ class WindowFunctionsView(View):
         def reader() -> LogReader:
             return log.reader(table, static, head)
 
-        return WindowFunctionsAt(mark.cycle, query.id, plan, below, reader, lambda: log.fresh(table, static))
+        return WindowFunctionsAt(
+            mark.cycle, query.id, plan, below, reader, lambda: log.fresh(table, static), views.locked
+        )
 
     def memory(self, store: AnswerStore, query_id: int) -> int:
         answer = store.answers.get(query_id)
-        return view_of(answer.operator).memory(store, query_id) if answer is not None else 0
+        below = view_of(answer.operator).memory(store, query_id) if answer is not None else 0
+        return below + kept_rows(store).nbytes(query_id)
 
     def is_resting(self, store: AnswerStore, query: QueryDefinition) -> bool:
         return _below(store, query).is_resting(store, query)

@@ -97,8 +97,10 @@ def change_statements(name: str, change: QueryChange) -> list[str]:
         statements.append(f"ALTER QUERY {quoted(name)} OWNER TO {text_literal(change.owner)}")
     if change.strategy is not None:
         statements.append(f"ALTER QUERY {quoted(name)} SET STRATEGY {change.strategy}")
+    if change.priority is not None:
+        statements.append(f"ALTER QUERY {quoted(name)} SET PRIORITY {change.priority}")
     if not statements:
-        hint = "begin, end, paused, description, owner or strategy"
+        hint = "begin, end, paused, description, owner, priority or strategy"
         raise error("invalid_body", detail="nothing to change", hint=hint)
     return statements
 

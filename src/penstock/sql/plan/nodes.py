@@ -151,9 +151,9 @@ class KernelPlan(Plan):
         return frozenset(use.table_id for use in self.uses)
 
     @property
-    @abstractmethod
     def row_conditions(self) -> tuple[tuple[int, Expr], ...]:
         """What the cycle decides for each row, with the table that the rows are of; 0 for combinations of rows."""
+        return ()
 
     @property
     def clocks(self) -> tuple[StreamClock, ...]:
