@@ -38,6 +38,8 @@ QUESTIONS = {
     "zipped": "SELECT a.n AS a, b.n AS b FROM j1 a FULL JOIN j2 b ON a.id = b.id WINDOW(a,b) = 0 SECONDS",
     "united": "SELECT n, x, tag FROM j0 WHERE site = 'north' AND x > 50 UNION ALL SELECT n, k, site FROM j1 WHERE y < 40"
     " UNION ALL SELECT 7, x, NULL FROM j0 WHERE k = 1",
+    "summed": "SELECT k, COUNT(*) AS c, SUM(n) AS s, MAX(x) AS top FROM (SELECT k, n, x FROM j0 WHERE site = 'north'"
+    " UNION ALL SELECT k, n, y FROM j1 WHERE y < 40) u GROUP BY k HAVING COUNT(*) > 1",
     "zoned": "SELECT a.n AS a, b.n AS b, z.name AS z, gap(a.x, z.level) AS gap FROM j0 a, j1 b, zones z"
     " WINDOW(a,b) = 1 SECOND WHERE a.k = b.k AND z.k = a.k AND gap(b.x, z.level) < 60",
     "graded": "SELECT a.n AS a, b.n AS b, y.name AS y, z.level AS z FROM j0 a, j2 b, zones y, zones z"
@@ -53,7 +55,11 @@ QUESTIONS = {
     "watched": "SELECT a.n AS a, a.k FROM j2 a WHERE a.k IN (SELECT k FROM zones WHERE level > 20)"
     " AND NOT EXISTS (SELECT 1 FROM zones z WHERE z.name = a.tag AND z.level > a.x + 20)",
 }
-KINDS = {"counted": "join_aggregate", **dict.fromkeys(("both_ways", "full", "zipped", "united"), "union")}
+KINDS = {
+    "counted": "join_aggregate",
+    "summed": "union_aggregate",
+    **dict.fromkeys(("both_ways", "full", "zipped", "united"), "union"),
+}
 CHANGES = [
     "INSERT INTO zones VALUES {values}",
     "UPDATE zones SET level = level + 15, name = 'tag 1' WHERE k < 8",

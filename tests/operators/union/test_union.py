@@ -152,6 +152,7 @@ def test_it_is_stored_described_explained_and_dropped_with_its_branches(arms: Ar
     lines = arms.db.execute("EXPLAIN q").table.column("plan").to_pylist()
     assert lines[0] == "the rows of 2 branches, each with its ts; NOW is the smallest of their streams"
     assert lines[1].startswith("  1: shared pass") and any(line.startswith("  2: shared pass") for line in lines)
+    assert sum(line.startswith(("  branch 1: answer kept", "  branch 2: answer kept")) for line in lines) == 2
     arms.restart()
     assert arms.db.definition("q").numbers == (2, 3, 4)
     arms.db.execute("DROP QUERY q")

@@ -270,7 +270,7 @@ class AggregateAt(TableAnswer):
             with self.locked() as store:
                 note_doubt(store.slices.said.kept, self.query_id, self.plan, whole, bool(loose))
         if not self.plan.has_series:
-            return answer_table(self.plan, whole, groups, span)
+            return self._finished(whole, groups, span)
         before, found = (begun.before, begun.found) if begun is not None else ({}, Found())
         if begun is not None:
             for measure in slot_words(self.plan):
@@ -287,6 +287,10 @@ class AggregateAt(TableAnswer):
                 if not family.missing(measures, self.reach, look):
                     store.slices.series.put(family, self._series_asked(span), look, whole, answer, found)
         return answer
+
+    def _finished(self, whole: dict[Measure, CombinedCells], groups: Groups, span: AnswerSpan) -> pa.Table:
+        """The rows of the sums by pane and group."""
+        return answer_table(self.plan, whole, groups, span)
 
     def _series_asked(self, span: AnswerSpan) -> SeriesAsked:
         return SeriesAsked(

@@ -476,10 +476,15 @@ class AggregatePlan(KernelPlan):
     unnest: Expr | None = None
     landmarks: bool = False  # panes begin at the times that the only subquery gives
     by: tuple[Expr, ...] = ()  # one where a function sees a series per value of it: cells have it as a further key
+    beside: tuple[StreamClock, ...] = ()  # other streams that hold back its NOW, as in a branch of UNION ALL
 
     @property
     def columns(self) -> tuple[tuple[str, Type], ...]:
         return _columns(self.outputs)
+
+    @property
+    def clocks(self) -> tuple[StreamClock, ...]:
+        return tuple(dict.fromkeys([(self.table_id, self.static_predicate), *self.beside]))
 
     @property
     def aggregation(self) -> AggregatePlan:

@@ -311,6 +311,7 @@ _PLANS = {
         Part("landmarks", "landmarks", _PLAIN, sparse=True),
         Part("unnest", "unnest", _EXPR, sparse=True),
         Part("by", "by", _each(_EXPR), sparse=True),
+        Part("beside", "beside", _CLOCKS, sparse=True),
     ),
     nodes.JoinAggregatePlan.operator: _record(
         nodes.JoinAggregatePlan, Part("join", "join", _PLAN), Part("top", "top", _PLAN)
