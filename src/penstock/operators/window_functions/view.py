@@ -11,7 +11,8 @@ from penstock.operators.base.answer import AnswerAt
 from penstock.operators.base.finality import Classification, FinalRows, final_by_watermark
 from penstock.operators.base.log_access import LogAccess
 from penstock.operators.base.log_reader import LogReader
-from penstock.operators.base.view import AnswerOwner, SegmentsOf, View, view_of
+from penstock.operators.base.view import AnswerOwner, View, view_of
+from penstock.operators.base.window_rows import SegmentsOf
 from penstock.operators.window_functions.answer import WindowFunctionsAt, kept_rows
 from penstock.operators.window_functions.plan import WindowFunctionsPlan
 from penstock.sql.plan import Plan
