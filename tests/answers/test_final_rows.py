@@ -55,9 +55,19 @@ QUERIES = {
         " GROUP BY TUMBLE(5 SECONDS) {}"
     ),
     "over": "SELECT window_end, COUNT(*) AS n FROM high GROUP BY TUMBLE(5 SECONDS) {}",
+    "sessions": (
+        "SELECT id, window_start, window_end, COUNT(*) AS n, SUM(value) AS total FROM probes GROUP BY id, SESSION(2 SECONDS) {}"
+    ),
+    "ranked": (
+        "SELECT id, window_end, COUNT(*) AS n FROM probes GROUP BY id, TUMBLE(5 SECONDS)"
+        " QUALIFY RANK() OVER (PARTITION BY window_end ORDER BY COUNT(*) DESC) = 1 {}"
+    ),
     "plain": "SELECT id, ts, value FROM probes WHERE value > 3 {}",
+    "lagged": "SELECT id, ts, value, LAG(value, 2) OVER (PARTITION BY id ORDER BY ts) AS before FROM probes {}",
     "found": "SELECT a.id, a.ts, b.ts AS at FROM probes a, doors b WHERE a.id = b.id WINDOW(a, b) = 1 SECOND {}",
 }
+SHORT_S = 16
+QUERIES["sessions_short"] = QUERIES["sessions"]
 EVER = "BEGIN ('2020-01-01') END (NOW)"
 
 
@@ -263,6 +273,38 @@ def over(accepted: Accepted, marks: Marks) -> Iterator[Row]:
     yield from ((end, n) for end, n in found.items() if end <= marks["probes"])
 
 
+def sessions_within(longest_s: int) -> Callable[[Accepted, Marks], Iterator[Row]]:
+    """Sessions that are no longer than their window."""
+
+    def found(accepted: Accepted, marks: Marks) -> Iterator[Row]:
+        for sensor in {id for id, _, _ in accepted["probes"]}:
+            session: list[tuple[int, float]] = []
+            for ts, value in [*sorted((ts, v) for id, ts, v in accepted["probes"] if id == sensor), (2**62, 0.0)]:
+                if session and ts - session[-1][0] > 2 * SECOND:
+                    begin, end = session[0][0], session[-1][0] + 2 * SECOND
+                    if end < marks["probes"] and end - begin <= (longest_s + 2) * SECOND:
+                        yield sensor, begin, end, len(session), sum(v for _, v in session)
+                    session = []
+                session.append((ts, value))
+
+    return found
+
+
+def lagged(accepted: Accepted, marks: Marks) -> Iterator[Row]:
+    for sensor in {id for id, _, _ in accepted["probes"]}:
+        rows = sorted((ts, at, value) for at, (id, ts, value) in enumerate(accepted["probes"]) if id == sensor)
+        for place, (ts, _, value) in enumerate(rows):
+            if ts < marks["probes"]:
+                yield sensor, ts, value, rows[place - 2][2] if place >= 2 else None
+
+
+def ranked(accepted: Accepted, marks: Marks) -> Iterator[Row]:
+    counts = Counter((id, (ts // (5 * SECOND) + 1) * 5 * SECOND) for id, ts, _ in accepted["probes"])
+    for (id, end), n in counts.items():
+        if end <= marks["probes"] and n == max(m for (_, other), m in counts.items() if other == end):
+            yield id, end, n
+
+
 def busy(accepted: Accepted, marks: Marks) -> Iterator[Row]:
     found = Counter((ts // (5 * SECOND) + 1) * 5 * SECOND for _, ts, value in accepted["probes"] if value > 2)
     yield from ((end, n) for end, n in found.items() if n > 1 and end <= marks["probes"])
@@ -272,6 +314,10 @@ BY_LOOPS: dict[str, Callable[[Accepted, Marks], Iterator[Row]]] = {
     "tumbled": panes(5, 5),
     "slid": panes(6, 2),
     "busy": busy,
+    "sessions": sessions_within(3600),
+    "sessions_short": sessions_within(SHORT_S),
+    "ranked": ranked,
+    "lagged": lagged,
     "over": over,
     "paired": paired,
     "alone": alone,
@@ -292,10 +338,17 @@ def micros(value: Any) -> Any:
 
 @pytest.mark.parametrize("seed", seeds(3, 40))
 def test_every_final_row_arrives_once_and_stays_as_it_was(pipe: Pipe, seed: int) -> None:
-    Story(pipe, seed, "BEGIN (NOW - 1 HOUR) END (NOW)", list(QUERIES)).run(60)
+    names = [name for name in QUERIES if name not in ("sessions_short", "lagged")]
+    Story(pipe, seed, "BEGIN (NOW - 1 HOUR) END (NOW)", names).run(60)
+
+
+@pytest.mark.parametrize("seed", seeds(3, 40))
+def test_what_stands_on_readings_that_never_leave_is_final_too(pipe: Pipe, seed: int) -> None:
+    Story(pipe, seed, EVER, ["lagged", "sessions", "ranked"]).run(60)
 
 
 @pytest.mark.parametrize("seed", seeds(3, 40))
 def test_panes_that_leave_the_window_before_a_cycle_sees_them_arrive_too(pipe: Pipe, seed: int) -> None:
-    story = Story(pipe, seed, "BEGIN (NOW - 16 SECONDS) END (NOW)", ["tumbled", "slid", "busy", "held"])
+    names = ["tumbled", "slid", "busy", "held", "sessions_short", "ranked"]
+    story = Story(pipe, seed, f"BEGIN (NOW - {SHORT_S} SECONDS) END (NOW)", names)
     story.run(60)
