@@ -8,7 +8,7 @@ PYTEST := PYTHONDONTWRITEBYTECODE= $(PY) -m pytest
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-cameras demo-hazmat test test-fast check format bench bench-joins bench-queries bench-statistics bench-console bench-pairs bench-followed bench-scale bench-mining hazmat-measure soak reference screenshots mining-plots clean
+.PHONY: help demo demo-cameras demo-hazmat test test-fast check format bench bench-joins bench-queries bench-statistics bench-console bench-pairs bench-followed bench-scale bench-mining bench-quality hazmat-measure soak reference screenshots mining-plots clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -66,6 +66,9 @@ bench-scale: $(READY) ## long windows, many sensors, groups and queries: ARGS="-
 bench-mining: $(READY) ## mining functions against planted truth, River, stumpy, ruptures, scikit-learn, AutoETS, PAMI; a quarter of an hour
 	@$(PY) -m bench.mining $(ARGS)
 	@$(PY) -m bench.mining_engine
+
+bench-quality: $(READY) ## order of conditions, load, operators, priorities: ARGS="--only functions"; up to a quarter of an hour each
+	@$(PY) -m bench.quality $(ARGS)
 
 # One thread for each of its two processes: the matrices are small, and threads of one would wait for those of the other.
 hazmat-measure: $(READY) ## decisions about boxes from real gamma spectra: errors, times, confusion, plots; ten minutes

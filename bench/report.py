@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import statistics
 import subprocess
+import sys
 import time
-from collections.abc import Sequence
+import traceback
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +122,9 @@ AIMS = {
     "mining_cycle_p99_ms": ("<", 1000),
     "mining_push_p99_ms": ("<", 2000),
     "mining_kb_per_group": ("<", 50),
+    "function_calls_saved": (">", 0.93999),
+    "function_cycle_ratio_5us": (">", 5),
+    "function_order_ratio": ("<", 1.15),
 }
 
 
@@ -131,6 +137,7 @@ class Report:
         self.subtitle = subtitle
         self.values: dict[str, Any] = {}
         self.runs: dict[str, dict[str, Any]] = {}
+        self.failures: dict[str, list[dict[str, Any]]] = {}
         self.rows = 0
         self._began = time.monotonic()
         self._console = Console(stderr=True)
@@ -138,27 +145,68 @@ class Report:
         earlier = RESULTS / f"{name}.json"
         if keep and earlier.exists():
             known = json.loads(earlier.read_text())
-            self.runs = known.pop("runs", {})
+            self.runs, self.failures = known.pop("runs", {}), known.pop("failures", {})
             self.values = {n: v for n, v in known.items() if n not in ("commit", "seconds", "rows")}
 
     def say(self, text: str) -> None:
         self._console.print(f"[dim]{time.monotonic() - self._began:6.0f} s[/dim]  {text}")
 
-    def put(self, name: str, value: float | None, rows: int = 0) -> None:
-        self.values[name] = None if value is None else round(float(value), 3)
+    def put(self, name: str, value: float | None, rows: int = 0, digits: int = 3) -> None:
+        self.values[name] = None if value is None else round(float(value), digits)
         self.rows += rows
         self.say(f"{name} = {self.values[name]}")
 
-    def put_runs(self, name: str, found: Sequence[float | None], **origin: Any) -> None:
-        """The median of all runs as the figure, and beside it every run and its origin: commit, command and the like."""
-        good = [value for value in found if value is not None]
-        self.put(name, statistics.median(good) if good else None)
-        self.runs[name] = {"runs": [None if value is None else round(float(value), 3) for value in found], **origin}
+    def put_runs(
+        self, name: str, found: Sequence[float | None], loads: Sequence[float] = (), digits: int = 3, **origin: Any
+    ) -> None:
+        """The median of all runs as the figure, and beside it every run, the load before it, and its origin: commit and command.
+
+        Runs of the same origin that the file has already count, too. Those of another one stay in it as earlier ones.
+        """
+        known = self.runs.get(name, {})
+        earlier = known.pop("earlier", [])
+        if known and any(known.get(key) != value for key, value in origin.items()):
+            known, earlier = {}, [*earlier, known]
+        runs = [*known.get("runs", ()), *(None if value is None else round(float(value), digits) for value in found)]
+        good = [value for value in runs if value is not None]
+        self.put(name, statistics.median(good) if good else None, digits=digits)
+        self.runs[name] = {"runs": runs, "load_before": [*known.get("load_before", ()), *loads], **origin}
+        if earlier:
+            self.runs[name]["earlier"] = earlier
+
+    def put_failure(self, part: str, failure: Exception, load: float, **origin: Any) -> None:
+        """A run of a part that ended with an error; the others go on."""
+        self.say(f"[bold red]{part} failed:[/bold red] {failure}")
+        told = {"error": f"{type(failure).__name__}: {failure}"[:2000], "load_before": load, **origin}
+        self.failures.setdefault(part, []).append(told)
+
+    def measure_parts(
+        self, parts: Mapping[str, Callable[[], Mapping[str, float | None]]], runs: int, module: str
+    ) -> list[str]:
+        """Run each part so often, and save after each run; the parts of which a run failed: the others are measured all the same."""
+        origin: dict[str, Any] = {"commit": commit_now(), "command": command_of(module)}
+        failed = []
+        for name, part in parts.items():
+            for _ in range(runs):
+                load = round(os.getloadavg()[0], 2)
+                self.say(f"[bold]{name}")
+                try:
+                    found = part()
+                except Exception as failure:
+                    self.say(traceback.format_exc()[-2000:])
+                    self.put_failure(name, failure, load, **origin)
+                    failed.append(name)
+                else:
+                    for key, value in found.items():
+                        self.put_runs(key, [value], [load], **origin)
+                self.save()
+        return failed
 
     def save(self) -> Path:
         whole = {
             **self.values,
             **({"runs": self.runs} if self.runs else {}),
+            **({"failures": self.failures} if self.failures else {}),
             "commit": commit_now(),
             "seconds": round(time.monotonic() - self._began, 1),
             "rows": self.rows,
@@ -219,6 +267,11 @@ class Report:
 def commit_now() -> str:
     done = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
     return done.stdout.strip()
+
+
+def command_of(module: str) -> str:
+    """What started this run."""
+    return " ".join(["python", "-m", module, *sys.argv[1:]])
 
 
 def aim_of(name: str) -> str:

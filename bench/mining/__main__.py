@@ -8,10 +8,9 @@ out stay as they were.
 from __future__ import annotations
 
 import argparse
-import os
 import sys
-import traceback
 from collections.abc import Callable
+from functools import partial
 
 from bench.mining import Figures
 from bench.mining.anomalies_nab import measure_anomalies
@@ -22,7 +21,7 @@ from bench.mining.matches import measure_matches
 from bench.mining.patterns import measure_patterns
 from bench.mining.periods import measure_periods
 from bench.mining.sequences import measure_sequences
-from bench.report import Report, commit_now
+from bench.report import Report
 
 PARTS: dict[str, Callable[[Report], Figures]] = {
     "anomalies": measure_anomalies,
@@ -37,26 +36,8 @@ PARTS: dict[str, Callable[[Report], Figures]] = {
 
 
 def measure(report: Report, names: list[str], runs: int) -> list[str]:
-    """The parts of which a run failed: the others are measured all the same."""
-    command = " ".join(["python", "-m", "bench.mining", *sys.argv[1:]])
-    failed = []
-    for name in names:
-        found, loads = [], []
-        for _ in range(runs):
-            load = round(os.getloadavg()[0], 2)
-            report.say(f"[bold]{name}")
-            try:
-                found.append(PARTS[name](report))
-                loads.append(load)
-            except Exception:  # the other parts are measured all the same
-                report.say(f"[bold red]{name.upper()} FAILED:[/bold red]\n{traceback.format_exc()[-2000:]}")
-                failed.append(name)
-        for key in dict.fromkeys(key for run in found for key in run):
-            report.put_runs(
-                key, [run.get(key) for run in found], commit=commit_now(), command=command, load_before=loads
-            )
-        report.save()
-    return failed
+    """The parts of which a run failed."""
+    return report.measure_parts({name: partial(PARTS[name], report) for name in names}, runs, "bench.mining")
 
 
 def parsed(arguments: list[str] | None = None) -> argparse.Namespace:

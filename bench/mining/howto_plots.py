@@ -17,12 +17,13 @@ import numpy as np
 
 from bench.local_database import local_database
 from penstock.database.database import Database
-from tests.support.real_series import EXCERPTS, Story, as_table
+from tests.support.real_series import push_howto
 
 ROOT = Path(__file__).parents[2]
 PAGE, PICTURES = ROOT / "docs" / "howto" / "mining.md", ROOT / "docs" / "img"
 ALL_SCORES = 0.1
 """The least threshold that there is: nearly all elements have such a score."""
+CHANNELS = 1024
 GRAY, RED, BLUE, ORANGE = "#777777", "#c0392b", "#2471a3", "#f0b27a"
 Row = dict[str, Any]
 
@@ -36,13 +37,21 @@ class Answers:
         self._sql = {name: block for block in blocks for name in re.findall(r"CREATE QUERY (\w+) ", block)}
         for block in blocks:
             database.execute(re.sub(r"^SUBSCRIBE .*$", "", block, flags=re.MULTILINE))
-        for name, frame in Story.of_folder(EXCERPTS).frames.items():
-            database.push("series", as_table(name, frame))
+        push_howto(database, CHANNELS)
         drain()
 
     def of(self, name: str) -> list[Row]:
         """The structs that a query of the page answers."""
-        return [next(iter(row.values())) for row in self._database.invoke(name).table.to_pylist()]
+        return [next(iter(row.values())) for row in self.rows(name)]
+
+    def rows(self, name: str) -> list[Row]:
+        """The answer of a query of the page."""
+        return list(self._database.invoke(name).table.to_pylist())
+
+    def ask(self, sql: str) -> list[Row]:
+        table = self._database.execute(sql).table
+        assert table is not None
+        return list(table.to_pylist())
 
     def series(self, name: str) -> tuple[list[datetime], list[float]]:
         """What the call of a query sees; a slot without readings has NaN."""
@@ -63,8 +72,9 @@ class Answers:
             row |= {"lower": row["expected"] - width, "upper": row["expected"] + width}
         return rows
 
-    def levels(self, name: str) -> list[float]:
-        found = re.search(r"levels => ARRAY\[(.*?)\]", self._sql[name])
+    def numbers(self, name: str, argument: str) -> list[float]:
+        """The ARRAY that a query gives an argument."""
+        found = re.search(rf"{argument} => ARRAY\[(.*?)\]", self._sql[name])
         assert found is not None
         return [float(level) for level in found[1].split(",")]
 
@@ -72,9 +82,7 @@ class Answers:
         """Another call over the rows and the window of a query."""
         rows = self._sql[name][self._sql[name].index("FROM series") :]
         rows = rows[: rows.index(";")]
-        table = self._database.execute(f"SELECT UNNEST({call}) AS found {rows}").table
-        assert table is not None
-        return [row["found"] for row in table.to_pylist()]
+        return [row["found"] for row in self.ask(f"SELECT UNNEST({call}) AS found {rows}")]
 
 
 @contextmanager
@@ -92,6 +100,36 @@ def picture(name: str, size: tuple[float, float], rows: int, columns: int) -> It
     figure.tight_layout()
     figure.savefig(PICTURES / f"{name}.png", dpi=100)
     pyplot.close(figure)
+
+
+def draw_series(answers: Answers) -> None:
+    with picture("mining-series", (9, 6), 2, 1) as (days, alarm):
+        window = "FROM series WHERE name = 'machine_temperature_system_failure' BEGIN (NOW - 30 DAYS) END (NOW)"
+        rows = [row["a"] for row in answers.ask(f"SELECT UNNEST(SERIES(value)) AS a {window}")]
+        days.plot([row["at"] for row in rows], [row["value"] for row in rows], ".", color=GRAY, markersize=1.5)
+        days.plot([], [], ".", color=GRAY, label="readings")
+        for row in (found := answers.of("days")):
+            days.hlines(row["value"], row["at"], row["at"] + timedelta(days=1), color=BLUE, linewidth=2.5)
+        days.plot([], [], color=BLUE, label=f"SERIES, {len(found)} whole days")
+        days.set_title("days: temperature of a machine, by whole days", fontsize=9)
+        days.set_ylabel("degrees F", fontsize=8)
+        days.legend(fontsize=8, loc="lower left")
+        call = f"ANOMALIES(value, every => 1 HOUR, history => 2 DAYS, score => {ALL_SCORES})"
+        scores = answers.ask(
+            f"SELECT name, UNNEST({call}) AS a FROM series WHERE kind = 'road' GROUP BY name BEGIN (NOW - 7 DAYS) END (NOW)"
+        )
+        for name, color in (("occupancy_t4013", GRAY), ("speed_t4013", BLUE)):
+            own = [row["a"] for row in scores if row["name"] == name]
+            alarm.plot(
+                [row["at"] for row in own], [row["score"] for row in own], color=color, linewidth=0.9, label=name
+            )
+        for row in answers.rows("alarm"):
+            newest = max(each["a"]["at"] for each in scores if each["name"] == row["name"])
+            alarm.plot([newest], [row["score"]], "o", color=RED, label=f"alarm: {row['name']} {row['score']:.2f}")
+        alarm.axhline(1, color=RED, linewidth=0.8, linestyle=":")
+        alarm.set_title("alarm: ANOMALY is the score of the newest hour; the lines are those of all hours", fontsize=9)
+        alarm.set_ylabel("score", fontsize=8)
+        alarm.legend(fontsize=8, loc="upper left")
 
 
 def draw_anomalies(answers: Answers) -> None:
@@ -162,7 +200,7 @@ def draw_rhythm(answers: Answers) -> None:
 
 def draw_nights(answers: Answers, axis: Any) -> None:
     """Symbols by day and place; frames where the pattern says which."""
-    levels = answers.levels("nights")
+    levels = answers.numbers("nights", "levels")
     at, values = answers.series("nights")
     days = sorted({moment.date() for moment in at})
     grid = np.full((12, len(days)), np.nan)
@@ -213,10 +251,123 @@ def draw_changes(answers: Answers) -> None:
         coming.legend(fontsize=8, ncols=3, loc="lower center")
 
 
+def draw_courses(answers: Answers) -> None:
+    """Symbols by day and half an hour, and the sequences with the days that have them."""
+    levels = answers.numbers("courses", "levels")
+    at, values = answers.series("courses")
+    days = sorted({moment.date() for moment in at})
+    grid = np.full((len(days), 48), np.nan)
+    for moment, value in zip(at, values, strict=True):
+        if not np.isnan(value):
+            grid[days.index(moment.date()), 2 * moment.hour + moment.minute // 30] = np.searchsorted(
+                levels, value, "right"
+            )
+    with picture("mining-courses", (9, 4), 1, 2) as (strip, bars):
+        image = strip.imshow(grid, aspect="auto", cmap="viridis", vmin=0, vmax=2)
+        strip.set_xticks(range(0, 48, 12), [f"{hour} h" for hour in range(0, 24, 6)])
+        strip.set_yticks(range(0, len(days), 3), [f"{day:%m-%d}" for day in days[::3]])
+        colors = [image.cmap(image.norm(symbol)) for symbol in range(3)]
+        for color, word in zip(colors, ("0: slow", "1: normal", "2: fast"), strict=True):
+            strip.plot([], [], "s", color=color, label=word)
+        strip.legend(fontsize=8, ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False)
+        strip.set_xlabel("courses: speed on a road, a symbol by half an hour", fontsize=9)
+        found = answers.of("courses")[::-1]
+        bars.barh([", ".join(row["items"]) for row in found], [row["streams"] for row in found], color=BLUE)
+        for place, row in enumerate(found):
+            bars.text(
+                row["streams"] - 0.2, place, f"{row['share']:.0%}", color="white", ha="right", va="center", fontsize=8
+            )
+        bars.set_xlabel("FREQUENT_SEQUENCES: days that have the sequence", fontsize=9)
+
+
+def draw_matches(answers: Answers) -> None:
+    """The series with what was found, and each find over the shape, both without height and size."""
+    shape = np.array(answers.numbers("rush_hours", "shape"))
+    at, values = answers.series("rush_hours")
+    with picture("mining-matches", (9, 5.5), 2, 1) as (whole, each):
+        whole.plot(at, values, color=GRAY, linewidth=0.8, label="SERIES")
+        each.plot(scaled(shape), color="black", linewidth=3, alpha=0.35, label="shape")
+        for number, row in enumerate(answers.of("rush_hours")):
+            first = at.index(row["at"])
+            own = slice(first, first + len(shape))
+            (line,) = each.plot(
+                scaled(np.array(values[own])), marker=".", label=f"{row['at']:%m-%d %H h}: {row['distance']:.2f}"
+            )
+            whole.plot(
+                at[own], values[own], color=line.get_color(), linewidth=3, label="MATCHES" if number == 0 else None
+            )
+        whole.set_title("rush_hours: occupancy of a road by hour", fontsize=9)
+        whole.set_ylabel("percent", fontsize=8)
+        whole.legend(fontsize=8, loc="upper left")
+        each.set_title(
+            "the shape and what was found, in deviations from the mean; the number is the distance", fontsize=9
+        )
+        each.set_xticks(range(len(shape)), [f"{hour + 1}. hour" for hour in range(len(shape))])
+        each.legend(fontsize=8, loc="upper left")
+
+
+def scaled(values: np.ndarray) -> np.ndarray:
+    found: np.ndarray = (values - values.mean()) / values.std()
+    return found
+
+
+def draw_traffic(answers: Answers) -> None:
+    """All rows; each has the colour of the centre that is nearest in deviations of the two dimensions."""
+    (row,) = answers.ask("SELECT SERIES(speed) AS s, SERIES(occupancy) AS o FROM loops BEGIN (NOW - 30 DAYS) END (NOW)")
+    points = np.array([[s["value"], o["value"]] for s, o in zip(row["s"], row["o"], strict=True)])
+    found = answers.of("traffic")
+    centers = np.array([row["center"] for row in found])
+    low, high = np.percentile(points, [25, 75], axis=0)
+    off = (points[:, None, :] - centers[None, :, :]) / ((high - low) / 1.349)
+    nearest = np.square(off).sum(axis=2).argmin(axis=1)
+    with picture("mining-traffic", (7, 4.5), 1, 1) as (axis,):
+        for number, (row, color) in enumerate(zip(found, (BLUE, ORANGE, RED), strict=True)):
+            own = points[nearest == number]
+            axis.plot(
+                own[:, 0], own[:, 1], ".", color=color, markersize=3, label=f"{row['size']} rows, {row['share']:.0%}"
+            )
+            axis.plot(*row["center"], "X", color="black", markersize=9)
+        axis.plot([], [], "X", color="black", label="center")
+        axis.set_title("traffic: CLUSTERS of speed and occupancy on a road", fontsize=9)
+        axis.set_xlabel("speed, miles an hour", fontsize=8)
+        axis.set_ylabel("occupancy, percent", fontsize=8)
+        axis.legend(fontsize=8)
+
+
+def draw_spectra(answers: Answers) -> None:
+    (row,) = answers.rows("spectra")
+    (newest,) = answers.ask(
+        "SELECT COUNT(*) AS n, VECTOR_SUM(counts) AS c FROM detectors BEGIN (NOW - 30 SECONDS) END (NOW)"
+    )
+    assert newest["n"] == 1
+    with picture("mining-spectra", (9, 5.5), 2, 1) as (minute, whole):
+        minute.step(range(CHANNELS), newest["c"], color=GRAY, linewidth=0.6, label="one minute")
+        minute.step(range(CHANNELS), row["mean"], color=RED, linewidth=1.2, label="VECTOR_AVG")
+        minute.set_title("spectra: counts of a minute by channel", fontsize=9)
+        whole.step(range(CHANNELS), row["total"], color=BLUE, linewidth=0.9, label="VECTOR_SUM")
+        whole.set_yscale("log")
+        whole.set_title("the sum of 690 minutes: the hill at channel 560 is the line of potassium", fontsize=9)
+        for axis in (minute, whole):
+            axis.set_ylabel("counts", fontsize=8)
+            axis.legend(fontsize=8)
+
+
+DRAWN = (
+    draw_series,
+    draw_anomalies,
+    draw_rhythm,
+    draw_courses,
+    draw_changes,
+    draw_matches,
+    draw_traffic,
+    draw_spectra,
+)
+
+
 def main() -> None:
     with local_database() as (database, engine):
         answers = Answers(database, engine.drain)
-        for draw in (draw_anomalies, draw_rhythm, draw_changes):
+        for draw in DRAWN:
             draw(answers)
     for path in sorted(PICTURES.glob("mining-*.png")):
         print(f"{path.relative_to(ROOT)}: {path.stat().st_size // 1024} KB")

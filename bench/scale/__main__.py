@@ -1,20 +1,18 @@
 """Long windows, many sensors, many groups, many queries: `python -m bench.scale [--only PART,..]`.
 
 Each part runs servers of its own. A figure is the median of its runs. bench/results/scale.json has all runs of each figure under `runs`,
-with the commit, the command and the load of the machine before each run; figures of parts that were left out stay as they were.
+with the commit, the command and the load of the machine before each run; figures of parts that were left out stay as they were. A run that
+ends with an error is under `failures`, and the others go on.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
-import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 
-import httpx
-
-from bench.report import Report, commit_now
+from bench.report import Report
 from bench.scale import Figures
 from bench.scale.followed import measure_followed
 from bench.scale.month import DAYS as MONTH_DAYS
@@ -40,25 +38,9 @@ PARTS: dict[str, Callable[[Callable[[str], None], argparse.Namespace], Figures]]
 
 
 def measure(report: Report, names: list[str], options: argparse.Namespace) -> list[str]:
-    """The parts of which a run failed: the others are measured all the same."""
-    command = " ".join(["python", "-m", "bench.scale", *sys.argv[1:]])
-    failed = []
-    for name in names:
-        found, loads = [], []
-        for _ in range(options.runs):
-            load = round(os.getloadavg()[0], 2)
-            try:
-                found.append(PARTS[name](report.say, options))
-                loads.append(load)
-            except (RuntimeError, httpx.HTTPError, subprocess.CalledProcessError) as failure:
-                report.say(f"[bold red]{name} failed:[/bold red] {failure}")
-                failed.append(name)
-        for key in dict.fromkeys(key for run in found for key in run):
-            report.put_runs(
-                key, [run.get(key) for run in found], commit=commit_now(), command=command, load_before=loads
-            )
-        report.save()
-    return failed
+    """The parts of which a run failed."""
+    chosen = {name: partial(PARTS[name], report.say, options) for name in names}
+    return report.measure_parts(chosen, options.runs, "bench.scale")
 
 
 def parsed(arguments: list[str] | None = None) -> argparse.Namespace:

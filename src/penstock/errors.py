@@ -58,6 +58,7 @@ _CONDITIONS = (
     ("not_null_violation", "23502", 400, 'column "{column}" of "{table}" cannot be NULL'),
     ("cardinality_violation", "21000", 400, "{detail}"),
     ("over_budget", "53400", 429, "{detail}"),
+    ("unbounded_state", "54000", 400, "the state of the query may grow without end: {detail}"),
     ("limit_reached", "53400", 429, "{detail}"),
     ("address_not_allowed", "42501", 403, 'address "{address}" is not allowed: {detail}'),
     # readings
@@ -69,6 +70,7 @@ _CONDITIONS = (
     ("too_far_ahead", "22008", 400, "time {ts} lies more than {max_ahead} past the wall clock"),
     ("clock_untrusted", "55000", 503, "{detail}"),
     ("before_retention", "22008", 400, "time {ts} is older than the table keeps ({retention})"),
+    ("too_late", "22008", 400, "time {ts} is older than the table accepts: its watermark is at {watermark}"),
     ("duplicate_reading", "23505", 409, "a reading with {key} was accepted within {within}"),
     ("invalid_body", "22P04", 400, "{detail}"),
     ("too_many_rows", "54000", 413, "the push has {rows} readings; {limit} are the most"),

@@ -92,7 +92,8 @@ class Settings:
         1024, "Most shared memory for the answers of many queries; beyond it they are evaluated when asked for."
     )
     slices_memory_mb: int = _setting(
-        512, "Most memory for the slices of standing aggregations; beyond it those with the most fail."
+        512,
+        "Most memory for the slices of standing aggregations; beyond it queries fail, the least important first, of these those that have grown the most.",
     )
     exact_values_max: int = _setting(
         5_000_000,
@@ -126,6 +127,14 @@ class Settings:
     sleep_after_s: float = _setting(
         60.0,
         "A selection that no client has used for so many seconds sleeps: its window is evaluated when asked; 0: none.",
+    )
+    headroom: float = _setting(
+        0.8,
+        "Load of the cycle that queries may come to, as a share of its time; the rest is for questions that are asked once.",
+    )
+    admission: str = _setting(
+        "notice",
+        "What a query gets that takes the load above headroom: a notice, or with refuse the error over_budget.",
     )
     subscribers_budget: float = _setting(
         0.15,

@@ -9,7 +9,8 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from penstock.answers.costs import CostShares, own_ms
+from penstock.answers.costs import own_ms
+from penstock.answers.units import UnitKey, reported_work
 from penstock.cycle import result_rows
 from penstock.cycle.commits import RESULT_SCHEMA, CommitRecord
 from tests.support.pipe import Pipe
@@ -21,6 +22,12 @@ ODD = "CREATE FUNCTION odd(x DOUBLE) RETURNS BOOLEAN LANGUAGE python AS $$ x % 2
 def told(record: CommitRecord, kind: str) -> list[dict[str, Any]]:
     rows = [row for row in record.results.to_pylist() if row["kind"] == kind]
     return [{"query": row["query"], **orjson.loads(row["payload"])} for row in rows]
+
+
+def units(record: CommitRecord, kind: str) -> dict[str, int]:
+    """Nanoseconds by name of the units of a kind."""
+    found = [unit for said in told(record, "spent") for unit in said.get("units", ())]
+    return {name: ns for of_kind, name, _, _, ns in found if of_kind == kind}
 
 
 class Spending:
@@ -62,10 +69,10 @@ def test_a_function_costs_those_who_call_it(spent: Spending) -> None:
     pipe.db.execute(f"CREATE QUERY two AS SELECT value FROM probes WHERE odd(value) AND value > 2 {WINDOW}")
     pipe.engine.drain()
     pipe.push(1.0, 2.0, 3.0)
-    (said,) = told(spent.cycle(), "spent")
-    assert said["functions"].keys() == {"odd"} and said["functions"]["odd"] > 0
+    calls = {name: ns / 1e6 for name, ns in units(spent.cycle(), "call").items()}
+    assert calls.keys() == {"odd"} and calls["odd"] > 0
     for name in ("one", "two"):
-        assert spent.own(name) == pytest.approx(said["functions"]["odd"] / 2, abs=0.01)
+        assert spent.own(name) == pytest.approx(calls["odd"] / 2, abs=0.01)
 
 
 def test_slices_cost_those_who_aggregate(spent: Spending) -> None:
@@ -73,9 +80,9 @@ def test_slices_cost_those_who_aggregate(spent: Spending) -> None:
     pipe.db.execute(f"CREATE QUERY many AS SELECT COUNT(*) AS n FROM probes {WINDOW}")
     pipe.engine.drain()
     pipe.push(1.0, 2.0)
-    (said,) = told(spent.cycle(), "spent")
-    assert said["slices"] > 0
-    assert spent.own("many") == pytest.approx(said["slices"], abs=0.01)
+    (ns,) = units(spent.cycle(), "slices").values()
+    assert ns > 0
+    assert spent.own("many") == pytest.approx(ns / 1e6, abs=0.01)
 
 
 def test_a_join_costs_itself(spent: Spending) -> None:
@@ -113,13 +120,15 @@ def test_invocations_are_counted_beside_the_cycles(spent: Spending) -> None:
 
 
 def test_parts_are_shared_among_their_users_and_what_nobody_uses_any_more_is_nobodys() -> None:
-    users = CostShares(calling={"f": [4, 5], "g": []}, slicing={9: [6]})
+    users: dict[UnitKey, list[int]] = {("call", 9, "f"): [4, 5], ("call", 9, "g"): [], ("slices", 9, "family"): [6]}
+    units = [["read", "", 9, 9, 7_000_000], ["call", "f", 9, 2, 8_000_000], ["call", "g", 9, 9, 1_000_000]]
+    units += [["call", "gone", 9, 9, 2_000_000], ["slices", "family", 9, 9, 2_000_000], ["slices", "", 9, 9, 1_000_000]]
     rows = [
-        (9, "spent", {"functions": {"f": 8.0, "g": 1.0, "gone": 2.0}, "slices": 3.0}),
+        (9, "spent", {"units": units}),
         (9, "spent", {"queries": [4, 6], "ms": 10.0}),
         (7, "join_info", {"ms": 6.0, "shared_with": 2}),
         (4, "match", {}),
     ]
     told_by = [{"query": q, "kind": k, "rows": 0, "position": 0, "payload": orjson.dumps(p)} for q, k, p in rows]
-    queries, ms = own_ms(pa.Table.from_pylist(told_by, RESULT_SCHEMA), users)
+    queries, ms = own_ms(reported_work(pa.Table.from_pylist(told_by, RESULT_SCHEMA)), users)
     assert {int(q): float(ms[queries == q].sum()) for q in np.unique(queries)} == {4: 9.0, 5: 4.0, 6: 8.0, 7: 2.0}

@@ -79,7 +79,14 @@ def test_the_overview_shows_rates_alarms_and_each_sensor_where_it_stands(visitor
 
 def test_keys_and_links_lead_to_every_page_and_the_theme_stays(visitor: Visitor) -> None:
     visitor.go()
-    for key, title in (("s", "Sensors"), ("q", "Queries"), ("y", "System"), ("a", "Ask"), ("o", "Overview")):
+    for key, title in (
+        ("s", "Sensors"),
+        ("q", "Queries"),
+        ("l", "Load"),
+        ("y", "System"),
+        ("a", "Ask"),
+        ("o", "Overview"),
+    ):
         visitor.until(lambda: _leads_to(visitor, key, title))  # noqa: B023
     visitor.button("Theme: auto")
     visitor.button("Theme: light")

@@ -29,6 +29,7 @@ from penstock.catalog.snapshot import (
     write_snapshot,
 )
 from penstock.catalog.state import CatalogState, load_state, snapshot_of
+from penstock.database.verification import verify_file
 from penstock.errors import PenstockError
 from penstock.types import INT, Field
 from tests.catalog.bench import CatalogBench
@@ -138,6 +139,16 @@ def test_damage_that_a_snapshot_covers_is_noted_and_harms_nothing(tmp_path: Path
     assert (row.file, row.kind, row.healed) == ("journal entry 1", "journal", True)
     assert set(bench.state.tables) == {"sensors", "others"}
     bench.close()
+
+
+def test_a_snapshot_under_the_name_of_another_one_is_found(tmp_path: Path) -> None:
+    bench = CatalogBench(tmp_path)
+    bench.make_sensors()
+    bench.close()
+    path, other = snapshot_path(tmp_path, bench.state.position), snapshot_path(tmp_path, 77)
+    assert verify_file(tmp_path, path) is None
+    path.rename(other)
+    assert f"it is the snapshot of entry {bench.state.position}" in str(verify_file(tmp_path, other))
 
 
 def test_damage_that_no_snapshot_covers_is_named_by_its_entry(tmp_path: Path) -> None:

@@ -167,7 +167,9 @@ class Scoring:
 def smoothed(series: Elements, i: int, asked: Scoring) -> Value:
     values = [series.values[k] for k in range(i - asked.smooth + 1, i + 1) if 0 <= k < len(series.values)]
     present = [value for value in values if value is not None]
-    return sum(present) / len(present) if present else None
+    if not present or min(present) == max(present):
+        return present[0] if present else None
+    return sum(present) / len(present)
 
 
 def rest(series: Elements, i: int, asked: Scoring) -> Value:
@@ -368,22 +370,41 @@ def deviations(values: list[float]) -> float:
     return math.fsum((value - mean) ** 2 for value in values)
 
 
-def best_partition(values: list[float], penalty: float, shortest: int) -> tuple[float, int]:
-    """The least cost of all partitions, and the least number of points among those that have it; penalty in absolute terms."""
-    best: list[tuple[float, int] | None] = [(0.0, 0)] + [None] * len(values)
+def best_partition(values: list[float], penalty: float, shortest: int) -> tuple[float, list[int]]:
+    """The least cost of all partitions, and where segments begin in the first one that has it with the fewest; penalty in absolute terms."""
+    best: list[tuple[float, list[int]] | None] = [(0.0, [])] + [None] * len(values)
     for end in range(shortest, len(values) + 1):
         for start in range(end - shortest + 1):
             before = best[start]
             if before is None:
                 continue
-            extra = 1 if start else 0
-            own = (before[0] + deviations(values[start:end]) + extra * penalty, before[1] + extra)
+            points = [*before[1], start] if start else []
+            own = before[0] + deviations(values[start:end]) + (penalty if start else 0.0), points
             known = best[end]
             near = known is not None and abs(own[0] - known[0]) <= 1e-9 * max(own[0], penalty)
-            if known is None or (near and own[1] < known[1]) or (not near and own[0] < known[0]):
+            fewer = known is None or len(points) < len(known[1])
+            if known is None or (near and fewer) or (not near and own[0] < known[0]):
                 best[end] = own
     found = best[-1]
     assert found is not None
+    return found
+
+
+def change_points(series: Elements, penalty: float = 3.0, shortest: int = 10) -> list[dict[str, Value]]:
+    """The points of the best partition; `at` is the first element of a segment."""
+    present = [(t, v) for t, v in zip(series.times, series.values, strict=True) if v is not None]
+    values = [v for _, v in present]
+    noise = noise_of(values) if len(values) >= 2 * shortest else 0.0
+    if noise == 0:
+        return []
+    unit = noise * math.log(len(values))
+    _, points = best_partition(values, penalty * unit, shortest)
+    edges, found = [0, *points, len(values)], []
+    for low, at, high in zip(edges, edges[1:], edges[2:], strict=False):
+        left, right = values[low:at], values[at:high]
+        saved = deviations(left + right) - deviations(left) - deviations(right)
+        before, after = (math.fsum(part) / len(part) for part in (left, right))
+        found.append({"at": present[at][0], "before": before, "after": after, "gain": saved / unit})
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,15 +11,17 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
+from bench import report as report_module
 from bench.query_workload import Selection, expected_rows, push_batch
 from bench.report import Report
 from bench.scale import sensors as scale_sensors
 from bench.scale import sparse as scale_sparse
-from bench.scale.__main__ import PARTS, parsed
+from bench.scale.__main__ import PARTS, measure, parsed
 from bench.scale.month import QUERY, cells_of, wrong
 from bench.scale.selections import RATE, SENSORS, Alarm, workload
 from bench.scale.workload import DAY_MINUTES, MINUTE_US, TABLE, Minutely, site_of
 from penstock.database.database import Database
+from penstock.errors import error
 from tests.support.pipe import BEGAN_US, Pipe
 
 Make = Callable[..., Pipe]
@@ -126,13 +129,34 @@ def test_nine_of_ten_selections_are_alarms_and_an_alarm_says_the_same_in_sql_and
     assert set(map(tuple, right.to_numpy().tolist())) <= set(found) and rows.sensor_id.max() > 9_000
 
 
-def test_a_figure_is_the_median_of_its_runs_with_their_origin() -> None:
-    report = Report("scale_test", "no run")
-    report.put_runs("month_fetch_ms", [3.0, 1.0, 2.0], commit="c", command="python -m bench.scale")
-    report.put_runs("groups_1e6_fold_p99_ms", [None])
-    assert report.values == {"month_fetch_ms": 2.0, "groups_1e6_fold_p99_ms": None}
+def test_a_figure_is_the_median_of_its_runs_with_their_origin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report_module, "RESULTS", tmp_path)
     origin = {"commit": "c", "command": "python -m bench.scale"}
-    assert report.runs["month_fetch_ms"] == {"runs": [3.0, 1.0, 2.0], **origin}
+    report = Report("scale_test", "no run", keep=True)
+    report.put_runs("month_fetch_ms", [3.0, 1.0], [0.5, 0.6], **origin)
+    report.put_runs("groups_1e6_fold_p99_ms", [None])
+    report.save()
+    again = Report("scale_test", "no run", keep=True)
+    again.put_runs("month_fetch_ms", [2.0], [0.7], **origin)
+    assert again.values["month_fetch_ms"] == 2.0 and again.values["groups_1e6_fold_p99_ms"] is None
+    together = {"runs": [3.0, 1.0, 2.0], "load_before": [0.5, 0.6, 0.7], **origin}
+    assert again.runs["month_fetch_ms"] == together
+    again.put_runs("month_fetch_ms", [7.0], [0.1], **{**origin, "commit": "d"})
+    assert again.values["month_fetch_ms"] == 7.0 and again.runs["month_fetch_ms"]["earlier"] == [together]
+
+
+def test_a_run_that_fails_is_noted_and_the_other_parts_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> dict[str, float | None]:
+        raise error("over_budget", detail="too many cells")
+
+    monkeypatch.setattr(report_module, "RESULTS", tmp_path)
+    monkeypatch.setitem(PARTS, "month", fail)
+    monkeypatch.setitem(PARTS, "sparse", lambda *_: {"sparse_failed": 0.0})
+    report = Report("scale_test", "no run", keep=True)
+    assert measure(report, ["month", "sparse"], parsed(["--runs", "2"])) == ["month", "month"]
+    saved = Report("scale_test", "no run", keep=True)
+    assert [each["error"].endswith("too many cells") for each in saved.failures["month"]] == [True, True]
+    assert saved.values["sparse_failed"] == 0.0 and len(saved.runs["sparse_failed"]["runs"]) == 2
 
 
 def test_parts_are_chosen_by_name_and_an_unknown_one_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,6 +10,7 @@ A script is a text of commands; a line that begins with a blank goes on with the
 | `cycle` | waits until everything that was written before it is in the answers |
 | `rows QUERY [AS OF CYCLE mark]` | shows an answer, its rows sorted |
 | `changes QUERY` | shows what has changed in it since the last `changes`; subscribes the first time |
+| `final QUERY` | shows the rows that have become final since the last `final`; subscribes the first time |
 | `mark NAME` | remembers the last cycle for `AS OF CYCLE` |
 | `explain SELECT ...` or `explain QUERY name` | shows the first line of the plan |
 | `recipe TITLE` | runs the SQL of a section of `docs/howto/recipes.md`, up to its first SELECT |
@@ -153,6 +154,14 @@ class Runner:
                 net[line_of(row)] += 1 if op == "+" else -1
         sides = [(row, "+" if n > 0 else "-", abs(n)) for row, n in net.items() if n]
         return [f"{op} {row}" for row, op, n in sorted(sides) for _ in range(n)]
+
+    def _final(self, name: str) -> list[str]:
+        if (key := f"{name} FINAL") not in self._subscriptions:
+            self._subscriptions[key] = self._engine.db.subscribe(name, final=True)
+        found: list[str] = []
+        while event := self._subscriptions[key].next(0):
+            found += lines_of(event.table)
+        return sorted(found)
 
     def _explain(self, what: str) -> list[str]:
         return self._engine.db.execute(f"EXPLAIN {what}").table.column(0).to_pylist()[0].splitlines()[:1]

@@ -33,7 +33,9 @@ class SlowToOpen(FakeDatabase):
         self.opened: list[FakeSubscription] = []
         self.asked = 0
 
-    def subscribe(self, name: str, from_cycle: int | None = None, changes: bool = False) -> FakeSubscription:
+    def subscribe(
+        self, name: str, from_cycle: int | None = None, changes: bool = False, final: bool = False
+    ) -> FakeSubscription:
         self.asked += 1
         assert self.let_go.wait(60)
         found = super().subscribe(name, from_cycle, changes)

@@ -89,6 +89,7 @@ class FakeDatabase:
         self.statements: list[tuple[str, Any]] = []
         self.owners: list[str | None] = []
         self.asked_as_of: list[int | str | None] = []
+        self.asked_final: list[bool] = []
         self.readings: list[dict[str, Any]] = []
         self.receipts: dict[str, IngestReceipt] = {}
         self.asked_tables: list[str] = []  # of each push, refused or not
@@ -176,19 +177,24 @@ class FakeDatabase:
         """Tests of the line protocol have a real database behind them."""
         raise NotImplementedError
 
-    def invoke(self, name: str, as_of: int | str | None = None, limit: int | None = None, offset: int = 0) -> Result:
+    def invoke(
+        self, name: str, as_of: int | str | None = None, limit: int | None = None, offset: int = 0, final: bool = False
+    ) -> Result:
         self.query(name)
         self.asked_as_of.append(as_of)
         cycle = as_of if isinstance(as_of, int) else 7
         return Result(self.result.table.slice(offset, limit), cycle=cycle, now_us=self.result.now_us)
 
-    def subscribe(self, name: str, from_cycle: int | None = None, changes: bool = False) -> FakeSubscription:
+    def subscribe(
+        self, name: str, from_cycle: int | None = None, changes: bool = False, final: bool = False
+    ) -> FakeSubscription:
         self.query(name)
         if from_cycle is not None and from_cycle < self.oldest_cycle:
             raise error("cycle_gone", cycle=from_cycle, oldest=self.oldest_cycle)
         first = min(self.events.get(name, {0: None}))
         subscription = FakeSubscription(self, name, first if from_cycle is None else from_cycle)
         self.subscriptions.append(subscription)
+        self.asked_final.append(final)
         return subscription
 
     def commit(self, name: str, cycle: int, table: pa.Table = ANSWER) -> None:

@@ -51,6 +51,7 @@ def test_json_has_columns_rows_and_the_cycle_it_stands_for(http: Http, database:
         "cycle": 7,
         "now": "2023-11-14T22:13:20.000000Z",
         "complete_from": None,
+        "final_to": None,
         "done": None,
         "notices": [],
     }

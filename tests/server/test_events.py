@@ -74,6 +74,7 @@ def test_an_event_carries_its_cycle_and_its_rows(live: Live, database: FakeDatab
         assert json.loads(frame["data"]) == {
             "cycle": 3,
             "now": "2023-11-14T22:13:20.000003Z",
+            "final_to": None,
             "columns": [{"name": "location", "type": "TEXT"}, {"name": "ppm", "type": "DOUBLE"}],
             "rows": [{"location": "north gate", "ppm": 37.5}, {"location": "pier", "ppm": 41.0}],
         }
@@ -132,7 +133,9 @@ def test_silence_is_broken_by_pings_that_carry_the_cycle(
 class Surprising(FakeDatabase):
     """Its subscriptions fail in a way that no part of the server expects."""
 
-    def subscribe(self, name: str, from_cycle: int | None = None, changes: bool = False) -> FakeSubscription:
+    def subscribe(
+        self, name: str, from_cycle: int | None = None, changes: bool = False, final: bool = False
+    ) -> FakeSubscription:
         class Surprise(FakeSubscription):
             def next(self, timeout_s: float) -> Event | None:
                 raise KeyError("a table of the inside")

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from penstock.answers.subscription import Subscription
+from penstock.errors import PenstockError
 from penstock.server.http.thread_pools import BURST_S, MINING_BURST_S, ProcessorShare, Turn
 from penstock.views.results import Event
 from tests.support.examples import SOAK
@@ -244,6 +245,52 @@ def test_a_subscriber_of_a_selection_that_skips_cycles_receives_the_same_rows(
             events[1] += receive(some, told[1], skips=True)
     events[1] += receive(some, told[1], skips=True)
     assert told[0] == told[1] and len(told[0]) > 20 and events[1] < events[0] * 0.8
+
+
+def far_behind(pipe: Pipe, window: str, old_us: int | None) -> list[Any]:
+    """The values that a subscriber receives which looks again when the cycles that it missed are kept no more.
+
+    In the second of them a reading came that is so much older than the first one it had (None: no such reading).
+    """
+
+    def push(value: float, ts_us: int) -> None:
+        pipe.db.push("probes", [{"id": 1, "value": value, "ts": datetime.fromtimestamp(ts_us / 1e6, UTC)}])
+        pipe.engine.drain()
+
+    pipe.probes("WITH (time = 'valid', out_of_order = 'accept')")
+    pipe.db.execute(f"{SELECTED} (NOW - {window}) END (NOW)")
+    began_us = pipe.clock.now_us()
+    push(10.0, began_us)
+    subscription = pipe.db.subscribe("hot")
+    assert subscription.next(0) is not None
+    push(11.0, began_us + 10_000_000)
+    if old_us is not None:
+        push(12.0, began_us - old_us)
+    for number in range(20):
+        push(20.0 + number, began_us + (11 + number) * 1_000_000)
+    told = Counter[tuple[Any, ...]]()
+    receive(subscription, told, skips=True)
+    return sorted(value for _, value, _ in told)
+
+
+HOUR_US = 3_600_000_000
+
+
+@pytest.mark.parametrize(("old_us", "inside"), [(None, False), (2_000_000, True), (HOUR_US + 1_000_000, False)])
+def test_a_subscriber_that_is_far_behind_receives_all_rows(
+    old_us: int | None, inside: bool, pipes: Callable[..., Pipe]
+) -> None:
+    wanted = [11.0, *[12.0] * inside, *(20.0 + number for number in range(20))]
+    assert far_behind(pipes(cycles_keep=5), "1 HOUR", old_us) == wanted
+
+
+@pytest.mark.parametrize(("window", "old_us"), [("3 SECONDS", None), ("1 HOUR", HOUR_US - 5_000_000)])
+def test_a_subscriber_is_told_where_rows_may_be_missing_or_too_many(
+    window: str, old_us: int | None, pipes: Callable[..., Pipe]
+) -> None:
+    with pytest.raises(PenstockError) as refused:
+        far_behind(pipes(cycles_keep=5), window, old_us)
+    assert refused.value.condition == "cycle_gone"
 
 
 def receive(subscription: Subscription, told: Counter[tuple[Any, ...]], skips: bool) -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from penstock.sinks.base import SinkBatch
-from penstock.sinks.result_reader import Backlog, Reader
+from penstock.sinks.result_reader import Backlog, Reader, WantedRows
 from penstock.sinks.runner import Position
 from tests.sinks.test_files import batch, finished, opened
 
@@ -20,7 +20,7 @@ class Queries:
     now_us = None
     table = pa.table({"value": [9.0]})
 
-    def subscribe(self, name: str, from_cycle: int | None, changes: bool) -> Queries:
+    def subscribe(self, name: str, from_cycle: int | None, changes: bool, final: bool = False) -> Queries:
         self.begun = from_cycle
         return self
 
@@ -83,7 +83,7 @@ def test_a_damaged_backlog_is_a_gap_and_the_whole_answer_follows(tmp_path: Path)
     data[len(data) // 2] ^= 1
     first.write_bytes(data)
     queries = Queries()
-    reader = Reader(queries, "q", False, Backlog(folder, 1 << 20), 100, begin=10)
+    reader = Reader(queries, "q", WantedRows(), Backlog(folder, 1 << 20), 100, begin=10)
     found = reader.next(0)
     assert found is not None and found.whole and found.cycle == 20 and queries.begun is None
     assert reader.gaps == 1 and reader.waiting() == 0

@@ -9,7 +9,7 @@ import pytest
 
 from penstock.errors import error
 from penstock.sinks.base import SinkBatch
-from penstock.sinks.result_reader import AnswerReader, Backlog, Reader
+from penstock.sinks.result_reader import AnswerReader, Backlog, Reader, WantedRows
 from penstock.views.results import Event
 
 
@@ -51,7 +51,7 @@ class FakeQueries:
         self.broken = False
         self.fails_at = 0
 
-    def subscribe(self, name: str, from_cycle: int | None, changes: bool) -> FakeFollowing:
+    def subscribe(self, name: str, from_cycle: int | None, changes: bool, final: bool = False) -> FakeFollowing:
         return FakeFollowing(self, None if from_cycle is None else from_cycle - 1)
 
     def answer(self, name: str) -> Event:
@@ -64,7 +64,7 @@ class FakeQueries:
 
 
 def reader(queries: FakeQueries, folder: Path, begin: int | None, keep: int = 8, most: int = 1 << 20) -> Reader:
-    return Reader(queries, "q", False, Backlog(folder, most), keep, begin)
+    return Reader(queries, "q", WantedRows(), Backlog(folder, most), keep, begin)
 
 
 def drained(found: Reader) -> list[tuple[int, bool]]:

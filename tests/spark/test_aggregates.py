@@ -20,6 +20,11 @@ CALLS = (
     " PERCENTILE_DISC(0.4) WITHIN GROUP (ORDER BY ppm), PERCENTILE_DISC(0.3) WITHIN GROUP (ORDER BY n DESC) FILTER (WHERE n > 1),"
     " MODE() WITHIN GROUP (ORDER BY n), MODE() WITHIN GROUP (ORDER BY ppm DESC), EVERY(n > 0)"
 )
+RANKS = ", ".join(
+    f"{name}() OVER (PARTITION BY COUNT(*) > 15 ORDER BY SUM(ppm) DESC)"
+    for name in ("RANK", "DENSE_RANK", "PERCENT_RANK", "CUME_DIST")
+)
+SESSION_CALLS = "COUNT(*), SUM(ppm), AVG(n), MIN(ts), MAX(ts), STDDEV(n), MAX(amount), COUNT(DISTINCT n), MAX(ppm) FILTER (WHERE n > 1)"
 WINDOW = "BEGIN ('2026-01-05 10:00:03.5') END ('2026-01-05 10:00:41')"
 # The readings are of one minute; these lie in three centuries.
 MOVED = "ts - '12345 DAYS'::INTERVAL * n"
@@ -49,6 +54,12 @@ QUESTIONS = (
             f"SELECT window_start, window_end, {CALLS} FROM probes GROUP BY SLIDE(10 SECONDS, 4 SECONDS)",
         )
     ),
+    f"SELECT site, window_start, window_end, {SESSION_CALLS} FROM probes GROUP BY site, SESSION(1 SECOND) {WINDOW}",
+    f"SELECT window_start, window_end, {SESSION_CALLS} FROM probes GROUP BY SESSION(0.2 SECONDS) HAVING SUM(n) > 2 {WINDOW}",
+    f"SELECT n, SUM(id) AS s, {RANKS} FROM probes GROUP BY n {WINDOW} ORDER BY n",
+    f"SELECT n, site, COUNT(*) FROM probes GROUP BY n, site QUALIFY RANK() OVER (PARTITION BY site ORDER BY COUNT(*)) <= 2 {WINDOW}",
+    f"SELECT n, LAG(COUNT(*), 2, 0) OVER (ORDER BY n) FROM probes GROUP BY n HAVING COUNT(*) > 1 QUALIFY"
+    f" PERCENT_RANK() OVER (ORDER BY n) > 0.2 {WINDOW}",
     f"SELECT site, {CALLS} FROM probes WHERE ppm > 0 GROUP BY site BEGIN (LAST 20 ROWS)",
     f"SELECT site, {CALLS} FROM probes WHERE id < 3 GROUP BY site BEGIN (LAST 4 ROWS PER SENSOR)",
     "SELECT site, AVG(ppm, 20 SECONDS), MAX(n, 20 SECONDS), COUNT(DISTINCT n, 20 SECONDS) FROM probes GROUP BY site",
@@ -74,6 +85,34 @@ def test_the_same_text_has_the_same_answer_with_and_without_slices(db: Database)
         assert len(ours) == len(spark), (text, ours, spark)
         for mine, theirs in zip(ours, spark, strict=True):
             assert [about(v) for v in theirs] == list(mine), text
+
+
+ISLANDS = """
+SELECT site, MIN(ts), MAX(ts) + '1 SECOND'::INTERVAL, COUNT(*), SUM(ppm) FROM (
+    SELECT site, ts, ppm, SUM(begins) OVER (PARTITION BY site ORDER BY ts ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS session FROM (
+        SELECT site, ts, ppm, CASE WHEN ts - LAG(ts) OVER (PARTITION BY site ORDER BY ts) <= '1 SECOND'::INTERVAL THEN 0 ELSE 1 END AS begins
+        FROM probes
+    ) AS gaps
+) AS islands GROUP BY site, session
+"""
+
+
+@pytest.mark.usefixtures("judge")
+def test_sessions_are_the_islands_between_gaps(db: Database) -> None:
+    db.execute(
+        "CREATE TABLE probes (id INT PRIMARY KEY, site TEXT, reading STREAM (ppm DOUBLE, n INT, amount DECIMAL(12, 2)))"
+        " WITH (time = 'valid', out_of_order = 'accept');"
+        "INSERT INTO probes VALUES (1, 'north', NULL), (2, 'north', NULL), (3, NULL, NULL)"
+    )
+    asked = "SELECT site, window_start, window_end, COUNT(*), SUM(ppm) FROM probes GROUP BY site, SESSION(1 SECOND)"
+    db.execute(f"CREATE QUERY sessions AS {asked} BEGIN ('2026-01-05') END (NOW)")
+    chance = random.Random(8)
+    for _ in range(4):
+        db.push("probes", [reading(chance) for _ in range(15)])
+        ours, spark = answer_of(db, "sessions"), sorted(ask(db, ISLANDS), key=repr)
+        assert len(ours) == len(spark) > 2
+        for mine, theirs in zip(ours, spark, strict=True):
+            assert [about(v) for v in theirs] == list(mine)
 
 
 def reading(chance: random.Random) -> dict[str, Any]:

@@ -43,7 +43,7 @@ from tests.support.join_plans import SILENCE, S, planned, refused, under_caret
         ),
         (
             "SELECT similar(a.ppm, 1.0) AS s FROM sensors a WHERE NOT EXISTS (SELECT 1 FROM loops b WINDOW(a,b) = '1m')",
-            "a function in the SELECT list of LEFT JOIN or NOT EXISTS",
+            "a function in the SELECT list of LEFT JOIN, FULL JOIN or NOT EXISTS",
         ),
         ("SELECT a.ppm FROM sensors a, loops b", "a join"),
         (

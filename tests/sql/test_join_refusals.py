@@ -97,7 +97,6 @@ def test_a_window_names_streams_outside_only_from_exists(world: World) -> None:
     "joined",
     [
         "sensors a RIGHT JOIN loops b ON a.ppm = b.speed",
-        "sensors a FULL JOIN loops b ON a.ppm = b.speed",
         "sensors a JOIN sensors c ON TRUE LEFT JOIN loops b ON a.ppm = b.speed",
         "my_segments m LEFT JOIN sensors a ON TRUE LEFT JOIN loops b ON TRUE",
     ],

@@ -58,6 +58,7 @@ def make_table(
     deduplicate: Deduplicate | None = None,
     fields: tuple[Field, ...] = (Field("ppm", DOUBLE), Field("seq", INT)),
     id: int = 3,
+    lateness_us: int | None = None,
 ) -> Table:
     options = TableOptions(
         time=time,
@@ -65,5 +66,6 @@ def make_table(
         retention_us=retention_us,
         max_ahead_us=max_ahead_us,
         deduplicate=deduplicate,
+        lateness_us=lateness_us,
     )
     return Table(id, "probes", (Field("sensor_id", INT),), ("sensor_id",), StreamColumn("reading", fields), options)

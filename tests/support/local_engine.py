@@ -118,7 +118,7 @@ class LocalEngine:
         offsets = orjson.loads(header)
         assert offset_from_json(offsets["start"]) == start and offset_from_json(offsets["end"]) == end
         kept = results.filter(pa.compute.not_equal(results["kind"], "cycle"))
-        info = {"ms": round((time.monotonic() - began_s) * 1000, 1)}
+        info = {"ms": round((time.monotonic() - began_s) * 1000, 1), "tasks": offsets["tasks"]}
         record = self.commits.write(start, end, kept, info)
         if record is not None:
             self._on_commit(record)

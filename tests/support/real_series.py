@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from penstock.database.database import Database
@@ -22,6 +23,7 @@ from penstock.sql.plan import AggregatePlan, plan_from_json
 
 ROOT = Path(__file__).parents[2]
 EXCERPTS = ROOT / "tests" / "data" / "nab"
+SPECTRA = ROOT / "apps" / "hazmat" / "library" / "k40_bursts.parquet"
 WHOLE = Path(os.environ.get("PENSTOCK_SERIES", ROOT.parent / "shared" / "data" / "nab"))
 TABLE = (
     "CREATE TABLE series (name TEXT PRIMARY KEY, kind TEXT, reading STREAM (value DOUBLE))"
@@ -101,6 +103,28 @@ def read_series(path: Path) -> pd.DataFrame:
 def as_table(name: str, rows: pd.DataFrame) -> pa.Table:
     times = pa.array(rows.ts.dt.tz_localize(None)).cast(pa.timestamp("us")).cast(pa.timestamp("us", tz="UTC"))
     return pa.table({"name": [name] * len(rows), "ts": times, "value": pa.array(rows.value)})
+
+
+def push_howto(database: Database, bands: int = 16) -> None:
+    """The readings of docs/howto/mining.md: the excerpts, speed with occupancy of one loop, and spectra in so many bands."""
+    frames = Story.of_folder(EXCERPTS).frames
+    for name, frame in frames.items():
+        assert database.push("series", as_table(name, frame)).accepted == len(frame)
+    speed, occupancy = (
+        as_table("t4013", frames[f"{name}_t4013"].drop_duplicates("ts")) for name in ("speed", "occupancy")
+    )
+    both = speed.rename_columns(["loop", "ts", "speed"]).join(
+        occupancy.rename_columns(["loop", "ts", "occupancy"]), ["loop", "ts"], join_type="inner"
+    )
+    assert database.push("loops", both).accepted == len(both)
+    bursts = pq.read_table(SPECTRA)
+    counts = np.array(bursts["counts"].to_pylist()).reshape(len(bursts), bands, -1).sum(axis=2)
+    columns = {
+        "detector": ["potassium"] * len(bursts),
+        "ts": bursts["time"],
+        "counts": pa.array(counts.tolist(), pa.list_(pa.int32())),
+    }
+    assert database.push("detectors", pa.table(columns)).accepted == len(bursts)
 
 
 def statistics(values: pd.Series[float]) -> dict[str, Any]:

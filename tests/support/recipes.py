@@ -146,6 +146,7 @@ ANSWERS: dict[str, list[dict[str, Any]]] = {
 IN_THE_CYCLE = {
     "load_per_minute",
     "overload",
+    "heavy_pairs",
     "seen_on_both",
     "faster_than_average",
     "near_the_loops_peak",

@@ -54,11 +54,9 @@ def answer_as_of(
         raise error("not_supported", feature="AS OF a time on a query with LATCH", hint=hint)
     if plan.aggregation is not None and plan.aggregation.is_answer_only:
         return _from_log(standing, plan.aggregation, definition, as_of, limit)
-    selection = plan.selection
-    if selection is not None and (selection.functions or selection.lasting is not None):
-        selection = None  # user functions run in workers only, and what lasts is not known as of older times
-    text = _as_spark_sql(catalog, definition, plan) if selection is None else None
-    asked: Plan = selection or text or plan
+    selections = _selections_of(plan)
+    text = _as_spark_sql(catalog, definition, plan) if not selections else None
+    asked: Plan = text or plan
     budget = standing.new_budget()
     with standing.locked() as store:
         if definition.id not in store.state.queries_by_id:
@@ -68,13 +66,13 @@ def answer_as_of(
         _check_kept(asked, store, start_us, at_us)
         cycle, most = store.cycle, standing.settings.result_max_rows
         log = standing.log_access(budget)
-        past = _PastRows(log, selection, store, start_us, at_us) if selection is not None else None
+        past = [_PastRows(log, each, store, start_us, at_us) for each in selections]
         moment = _past_moment(text, store, start_us, at_us) if text is not None else None
         once = part_of(text.operator, "once") if text is not None and text.operator in operators_with("once") else None
         held = None
         if once is not None and moment is not None:
             held = once.hold_once(standing, text, at_us, moment.ranges, most if limit is None else None, budget)
-    table = past.rows(limit, most) if past is not None else None
+    table = pa.concat_tables([each.rows(limit, most) for each in past]) if past else None
     if once is not None and held is not None:
         table = once.answer_once(held)  # None where Spark SQL has to give it
     if table is None:
@@ -82,6 +80,16 @@ def answer_as_of(
         table = evaluator.run_at(text, moment, cycle, {}).table
     rows = table if limit is None else table.slice(0, limit)
     return Result(rows, cycle=cycle, now_us=at_us, notices=budget.notices())
+
+
+def _selections_of(plan: Plan) -> list[SelectPlan]:
+    """The selections that a plan is made of, if they can be evaluated here.
+
+    User functions run in workers only, and what lasts is not known as of older times.
+    """
+    found = [each.selection for each in plan.branches or (plan,)]
+    plain = [each for each in found if each is not None and not each.functions and each.lasting is None]
+    return plain if len(plain) == len(found) else []
 
 
 def _from_log(
@@ -103,7 +111,7 @@ def _from_log(
 
 def _as_spark_sql(catalog: Catalog, definition: QueryDefinition, plan: Plan) -> SparkPlan:
     """What a join keeps is not as of older times: the whole question is evaluated."""
-    if plan.kernel is not None:
+    if plan.kernel is not None or plan.branches:
         select = parse_select(definition.sql)
         plan = plan_query(select, catalog.state.frozen(), True, SYSTEM_TABLES, shared=False, spent=True)
     text = with_text(expect(SparkPlan, plan), definition, catalog.state.frozen())

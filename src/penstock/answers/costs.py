@@ -9,9 +9,8 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,63 +20,31 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.answers.units import UnitKey, Work, shared_ms, users_of_units
+from penstock.cache import Cache
 from penstock.cycle.commits import CommitRecord
+from penstock.cycle.condition_rows import ConditionKey, conditions_in
 from penstock.disk_sync import replace_file
+from penstock.expr.expression import Expr
+from penstock.expr.lazy_factors import FactorFigures
 from penstock.views.answer_store import AnswerStore
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True)
-class CostShares:
-    """By function, the queries that call it as rows come; by table, those that slice its rows."""
-
-    calling: Mapping[str, list[int]] = field(default_factory=dict)
-    slicing: Mapping[int, list[int]] = field(default_factory=dict)
-
-
-def _shares_of(store: AnswerStore) -> CostShares:
-    calling: dict[str, list[int]] = defaultdict(list)
-    slicing: dict[int, list[int]] = defaultdict(list)
-    for query_id, answer in store.answers.items():
-        if answer.paused:
-            continue
-        if answer.plan.aggregation is not None:
-            slicing[answer.plan.aggregation.table_id].append(query_id)
-        elif answer.scalars:
-            slicing[answer.scalars[0].plan.table_id].append(query_id)
-        elif answer.plan.selection is not None:
-            for name in store.state.queries_by_id[query_id].reads_functions:
-                calling[name].append(query_id)
-    return CostShares(calling, slicing)
-
-
-def own_ms(results: pa.Table, users: CostShares) -> tuple[Ints, Floats]:
+def own_ms(work: Work, users: Mapping[UnitKey, list[int]]) -> tuple[Ints, Floats]:
     """Queries and the milliseconds that a cycle spent on each, where that was measured; one may be named several times."""
-    told = results.filter(pc.is_in(results.column("kind"), pa.array(["join_info", "spent"])))
     queries: list[int] = []
     spent: list[float] = []
-    for number, kind, payload in zip(*(told.column(n).to_pylist() for n in ("query", "kind", "payload")), strict=True):
-        said = orjson.loads(payload)
-        for sharing, ms in _shared(number, kind, said, users):
-            queries += sharing
-            spent += [ms / max(1, len(sharing))] * len(sharing)
+    for sharing, ms in shared_ms(work, users):
+        queries += sharing
+        spent += [ms / max(1, len(sharing))] * len(sharing)
     return np.array(queries, np.int64), np.array(spent, np.float64)
 
 
-def _shared(number: int, kind: str, said: Mapping[str, Any], users: CostShares) -> Iterator[tuple[list[int], float]]:
-    """Queries that share a time, and the time. `number` is a join's query, or the table of a unit."""
-    if kind == "join_info":
-        yield [number], said["ms"] / (1 + said.get("shared_with", 0))
-    elif "queries" in said:
-        yield said["queries"], said["ms"]
-    else:
-        yield users.slicing.get(number, []), said.get("slices", 0.0)
-        yield from ((users.calling.get(name, []), ms) for name, ms in said["functions"].items())
-
-
 CYCLES_SHOWN = 1000
+_CONDITIONS_MOST = 10_000
 _ANSWERS = pa.array(["match", "join", "join_file"])
 _OF_QUERIES = pa.array(["match", "base", "values", "error", "join", "join_file", "partnered"])
 _EVALUATIONS, _MS, _ROWS, _BYTES, _ASKED_MS = range(5)
@@ -92,11 +59,12 @@ class Costs:
         self._cycles: deque[dict[str, Any]] = deque(maxlen=CYCLES_SHOWN)
         self._queries: Ints = np.empty(0, np.int64)  # ascending
         self._sums = np.zeros((0, _FIGURES))
+        self._conditions: Cache[ConditionKey, FactorFigures] = Cache(most=_CONDITIONS_MOST)
         self._sharing: Ints = np.empty(0, np.int64)  # places of those that take part in cycles
-        self._users = CostShares()
+        self.users: dict[UnitKey, list[int]] = {}  # replaced as a whole
+        self._whole: dict[int, int] = {}  # by branch, the query that it belongs to and that its costs count for
         self._version: int | None = None
         self._defined: int | None = None
-        self._noted_s: float | None = None
 
     def follow(self, store: AnswerStore) -> None:
         """Where definitions changed: from now on the queries of the store that are neither paused nor asleep take part in cycles."""
@@ -104,32 +72,34 @@ class Costs:
             return
         with self._lock:
             if store.defined != self._defined:
-                queries = np.array(sorted(store.state.queries_by_id), np.int64)
+                known = store.state.queries_by_id
+                self._whole = {q: whole for q, query in known.items() if (whole := query.branch_of) is not None}
+                queries = np.array(sorted(known.keys() - self._whole.keys()), np.int64)
                 sums = np.zeros((len(queries), _FIGURES))
                 if len(self._queries) and len(queries):
                     here, there = _common(queries, self._queries)
                     sums[here] = self._sums[there]
-                self._queries, self._sums, self._users = queries, sums, _shares_of(store)
+                self._queries, self._sums, self.users = queries, sums, users_of_units(store)
                 self._defined = store.defined
-            sharing = sorted(q for q, answer in store.answers.items() if not answer.paused and not answer.sleeping)
+            running = (q for q, answer in store.answers.items() if not answer.paused and not answer.sleeping)
+            sharing = sorted({self._whole.get(q, q) for q in running})
             self._sharing, self._version = np.searchsorted(self._queries, sharing), store.state.position
 
-    def note_cycle(self, record: CommitRecord, fold_ms: float = 0.0) -> None:
-        """Add the costs of a committed cycle; `fold_ms` is the time of folding it into the answers."""
+    def note_cycle(self, record: CommitRecord, work: Work, fold_ms: float = 0.0) -> None:
+        """Add the costs of a committed cycle and of its work; `fold_ms` is the time of folding it into the answers."""
         results = record.results
         results = results.append_column("bytes", pc.binary_length(results.column("payload")))
         ms = record.info.get("ms")
-        now_s, before_s = time.monotonic(), self._noted_s
-        self._noted_s = now_s
-        # Planning, writing offsets and the record, and waiting for the next cycle to be due. Folding goes on beside that.
-        between_ms = None if before_s is None else max(0.0, (now_s - before_s) * 1000 - (ms or 0.0))
         matched = 0
         with self._lock:
             self._sums[self._sharing, _EVALUATIONS] += 1
-            whose, own = own_ms(record.results, self._users)
+            whose, own = own_ms(work, self.users)
             self._add(whose, own, _MS)
             # Workers run side by side, so that what they spent may be more than the time that passed.
             self._sums[self._sharing, _MS] += max(0.0, (ms or 0.0) - own.sum()) / max(1, len(self._sharing))
+            for key, figures in conditions_in(record.results):
+                known = self._conditions.get(key) or FactorFigures()
+                self._conditions.put(key, known.plus(figures))
             for queries, rows in _matches(results):
                 matched += int(rows.sum())
                 self._add(queries, rows, _ROWS)
@@ -138,7 +108,7 @@ class Costs:
                 {
                     "cycle": record.cycle,
                     "now": record.end.now_us,
-                    "rows": sum(e - record.start.data.get(t, 0) for t, e in record.end.data.items()),
+                    "rows": rows_read(record),
                     "matched": matched,
                     "ms": ms,
                     "bytes": pc.sum(results.column("bytes")).as_py() or 0,
@@ -146,7 +116,8 @@ class Costs:
                     "journal": record.end.journal,
                     "filling": len(record.end.filling),
                     "fold_ms": round(fold_ms, 1),
-                    "between_ms": None if between_ms is None else round(between_ms, 1),
+                    # Planning, writing offsets and the record, and waiting to be due. Folding goes on beside that.
+                    "between_ms": record.info.get("between_ms"),
                 }
             )
 
@@ -170,6 +141,8 @@ class Costs:
 
     def _add(self, queries: Ints, values: Ints | Floats, column: int) -> None:
         if len(queries) and len(self._queries):
+            if self._whole:
+                queries = np.array([self._whole.get(q, q) for q in queries.tolist()], np.int64)
             here, there = _common(queries, self._queries)
             np.add.at(self._sums[:, column], there, values[here])
 
@@ -185,12 +158,22 @@ class Costs:
         times = {"ms": round(ms, 3), "asked_ms": round(asked_ms, 3)}
         return {"evaluations": int(evaluations), **times, "rows": int(rows), "bytes": int(size)}
 
+    def of_condition(self, table_id: int, expr: Expr) -> FactorFigures | None:
+        """What became of a condition that costs much, in the cycles so far. `table_id` is 0 for combinations of rows."""
+        with self._lock:
+            return self._conditions.get((table_id, str(expr)))
+
     def costliest(self, count: int) -> list[int]:
         """The queries with the most time, then the most rows; the costliest first."""
         with self._lock:
             order = np.lexsort((self._sums[:, _ROWS], self._sums[:, _MS]))[::-1][:count]
             found: list[int] = self._queries[order].tolist()
             return found
+
+
+def rows_read(record: CommitRecord) -> int:
+    """New rows of all tables; history is not counted."""
+    return sum(end - record.start.data.get(table, 0) for table, end in record.end.data.items())
 
 
 def _matches(results: pa.Table) -> Iterator[tuple[Ints, Ints]]:

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from penstock.errors import error
 from penstock.operators.base.answer import AnswerAt, Ids, answered_otherwise
+from penstock.operators.base.finality import FinalAnswer, check_has_final_rows, final_to
 from penstock.operators.base.view import Budget
 from penstock.operators.select.delivered_windows import DeliveredWindows
 from penstock.views.results import Event
@@ -19,17 +20,21 @@ from penstock.views.standing_queries import StandingQueries
 class Subscription:
     """One subscriber to a query.
 
-    Plain: the current answer, then every row that enters, once. With changes: net changes per cycle with `op`.
-    `from_cycle` n skips the current answer and begins with what cycle n brought.
+    Plain: the current answer, then every row that enters, once. With changes: net changes per cycle with `op`. `final`: the rows that
+    are final, then every row in the cycle in which it becomes final. `from_cycle` n skips the current answer and begins with what cycle n brought.
     """
 
-    def __init__(self, standing: StandingQueries, name: str, from_cycle: int | None, changes: bool) -> None:
+    def __init__(
+        self, standing: StandingQueries, name: str, from_cycle: int | None, changes: bool, final: bool = False
+    ) -> None:
         self._feed = standing.feed
         self.closed = False
         self._callbacks: list[Callable[[], None]] = []
         self._standing = standing
         self.name = name
         self._changes = changes
+        self._final = final
+        self._finality = standing.final_rows(name)
         self._before: AnswerAt | None = None
         self._told = DeliveredWindows()
         self._inside: Ids = np.empty(0, np.int64)  # kept for changes only
@@ -56,7 +61,8 @@ class Subscription:
     def may_skip_cycles(self) -> bool:
         """Whether `skip_cycles` has an effect."""
         before = self._before
-        return before is not None and before.stretch is not None and (before.net_changes or not self._changes)
+        net = before is not None and before.stretch is not None and (before.net_changes or not self._changes)
+        return net and not (self._final and isinstance(before, FinalAnswer))
 
     def skip_cycles(self) -> None:
         """Have the next event tell of all cycles up to the newest one: the net change, or each row that entered in any of them.
@@ -76,6 +82,8 @@ class Subscription:
 
     def _begin_at(self, cycle: int) -> None:
         """The cycle before must be known, so that new rows can be distinguished from older ones."""
+        if self._final and cycle > 2:
+            self._feed.mark(cycle - 2)  # readers of queries have the watermarks of one cycle more before
         held = self._standing.held(self.name, cycle - 1)
         if self._changes:
             self._inside = held.inside()
@@ -109,8 +117,8 @@ class Subscription:
 
     def _is_due(self) -> bool:
         """Whether a cycle is there to tell about. A query that rests is waited for: then nothing it missed is lost."""
-        last = self._feed.last()
-        if self._is_closed() or last is None or last.cycle <= self.cycle:
+        newest = self._standing.newest_cycle(self.name)
+        if self._is_closed() or newest is None or newest <= self.cycle:
             return self._is_closed()
         resting = self._standing.is_resting(self.name)
         self._rested = self._rested or resting
@@ -122,6 +130,8 @@ class Subscription:
             return None
         held = self._standing.held(self.name, None)
         self._before = held
+        if self._final and isinstance(held, FinalAnswer):
+            return self._made_of(held, held.final_rows())
         if not self._changes:
             return self._event(held, held.first(self._told), None)
         # The net of all that a query keeps is its answer.
@@ -137,6 +147,11 @@ class Subscription:
         if held is None:
             return None
         self._before = held
+        if self._final and isinstance(held, FinalAnswer):
+            self._finality = self._standing.final_rows(self.name)
+            check_has_final_rows(self.name, self._finality)  # its window or the lateness of a table may have changed
+            event = self._made_final(held, held, before)
+            return event if event.table.num_rows else None
         left: pa.Table | None = None
         if self._changes:
             self._inside, entered, left = held.changed(before, self._inside)
@@ -180,6 +195,11 @@ class Subscription:
                 end = middle
         return found
 
+    def _made_final(self, held: AnswerAt, answer: FinalAnswer, before: AnswerAt) -> Event:
+        """The rows that became final since the event before. Subscribers to them share it."""
+        key = (held.query_id, held.cycle, held.floors, "final", before.cycle)
+        return self._standing.events.get(key, lambda: self._made_of(held, answer.rows_made_final(before)))
+
     def _event(self, held: AnswerAt, entered: Ids, left: pa.Table | None) -> Event:
         if left is not None and left.num_rows:
             return self._made(held, entered, left)
@@ -193,7 +213,10 @@ class Subscription:
             rows = with_operation(rows, "+")
             if left is not None and left.num_rows:
                 rows = pa.concat_tables([with_operation(left, "-"), rows])
-        return Event(held.cycle, held.now_us, rows)
+        return self._made_of(held, rows)
+
+    def _made_of(self, held: AnswerAt, rows: pa.Table) -> Event:
+        return Event(held.cycle, held.now_us, rows, final_to(self._finality, held))
 
 
 def with_operation(rows: pa.Table, operation: str) -> pa.Table:

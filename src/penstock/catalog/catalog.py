@@ -33,9 +33,11 @@ from penstock.catalog.model import (
     Table,
     plan_text,
 )
+from penstock.catalog.priorities import needed_by, raised_by_readers, reader_above
 from penstock.catalog.rollup_records import RollupDefinition, RollupState, RollupStep, closing_to_json, rollup_to_json
 from penstock.catalog.snapshot import list_snapshots, write_snapshot
 from penstock.catalog.state import CatalogState, load_state, snapshot_of
+from penstock.catalog.watermark import watermark_of
 from penstock.clock import Clock
 from penstock.errors import PenstockError, error
 from penstock.types import Field
@@ -47,6 +49,7 @@ _REMOVED_FILES = ("catalog.sqlite", "catalog.sqlite-wal", "catalog.sqlite-shm")
 _RELATIONS = ("table", "query", "rollup")  # what a FROM can name
 T = TypeVar("T")
 Still = Callable[[], AbstractContextManager[dict[int, int]]]
+NewestTime = Callable[[Iterable[int]], int | None]  # of the readings that tables have
 
 
 class Catalog:
@@ -191,6 +194,18 @@ class Catalog:
             self._write("alter_table", to_json(changed))
             return changed
 
+    def change_lateness(self, table: str, lateness_us: int, newest_us: NewestTime) -> Table:
+        """How late a reading may come from now on. The watermark stays where it is at this moment, or goes on."""
+        with self._lock:
+            with self._still() as heads:  # so that no reading comes between a look at the newest one and the entry
+                found = self._find("table", self.state.tables, table)
+                watermark_us = watermark_of(found.options, newest_us([found.id]))
+                options = replace(found.options, lateness_us=lateness_us, watermark_us=watermark_us)
+                changed = replace(found, options=options)
+                made = self._append([("alter_table", to_json(changed))], heads)
+            self._tell(made)
+            return changed
+
     def replace_function(self, function: Function) -> bool:
         """Another body for a function, if all its callers are out of the cycles; False where some are not.
 
@@ -268,13 +283,20 @@ class Catalog:
         """All of them with one sync, or none. `planned`: the catalog that they were planned with, if not this one."""
         with self._lock:
             made: dict[str, QueryDefinition] = {}
+            number = self.state.next_query_id
             for query in queries:
                 self._exists("query", query.name)
                 if query.name in made:
                     raise error("already_exists", kind="query", name=query.name)
                 check_reads(query, made, self.state, planned or self.state)
-                made[query.name] = replace(query, id=self.state.next_query_id + len(made))
-            self._write_many([("create_query", query_entry(q)) for q in made.values()])
+                count = len(query.branches)
+                branches = tuple(range(number + 1, number + 1 + count))
+                made[query.name] = replace(query, id=number, branches=branches)
+                number += 1 + count
+            raised = raised_by_readers({**self.state.queries, **made}, made.values())
+            made |= {name: replace(made[name], priority=raised[name]) for name in raised if name in made}
+            entries = [_raised(self.state.queries[name], raised[name]) for name in raised if name not in made]
+            self._write_many([*entries, *(("create_query", query_entry(q)) for q in made.values())])
             return list(made.values())
 
     def change_query(
@@ -291,12 +313,18 @@ class Catalog:
                 known,
                 sql=known.sql if sql is None else sql,
                 stored_plan=known.stored_plan if plan is None else plan_text(plan),
+                branches=known.branches if plan is None else self._numbered(known, plan),
                 paused=known.paused if paused is None else paused,
                 quarantined=None if paused is False else known.quarantined,
             )
             if changed != known:
                 self._write("change_query", query_entry(changed))
             return changed
+
+    def _numbered(self, known: QueryDefinition, plan: dict[str, Any]) -> tuple[int, ...]:
+        """The numbers of the branches of a query's new plan: those that it has, and new ones."""
+        count, first = len(plan.get("branches", ())), self.state.next_query_id
+        return (*known.branches[:count], *range(first, first + count - len(known.branches)))
 
     def quarantine_queries(self, reasons: Mapping[int, str], table_id: int | None = None) -> list[QueryDefinition]:
         """Take queries out of the cycles until they are resumed; those that are out already, or dropped, stay as they are.
@@ -310,6 +338,7 @@ class Catalog:
                 name, why = self.state.tables_by_id[table_id].name, next(iter(reasons.values()), "")
                 readers = (query.id for query in known.values() if name in query.reads_tables)
                 reasons = {**dict.fromkeys(readers, why), **reasons}
+            reasons = {known[q].branch_of or q: why for q, why in reasons.items() if q in known}
             found = {q: why for q, why in reasons.items() if q in known and known[q].quarantined is None}
             if found or table_id is not None:
                 body = {"queries": {str(q): why for q, why in found.items()}, "unreadable": table_id}
@@ -326,13 +355,20 @@ class Catalog:
             return True
 
     def describe_query(self, name: str, **facts: Any) -> QueryDefinition:
-        """Another owner, description or strategy; what it answers stays the same."""
+        """Another owner, description, strategy or priority; what it answers stays the same."""
         with self._lock:
             known = self._find("query", self.state.queries, name)
             changed = replace(known, **facts)
+            above = reader_above(self.state.queries.values(), name, changed.priority)
+            if changed.priority != known.priority and above is not None:
+                detail = f'query "{above.name}" of class {above.priority} reads "{name}", which is at least {needed_by(above)} for that'
+                raise error(
+                    "invalid_option", option="priority", detail=detail, hint=f'lower or drop "{above.name}" first'
+                )
             if changed != known:
-                body = {n: getattr(changed, n) for n in ("name", "owner", "description", "strategy")}
-                self._write("describe_query", body)
+                raised = raised_by_readers(self.state.queries, [changed])
+                entries = [_raised(self.state.queries[read], priority) for read, priority in raised.items()]
+                self._write_many([*entries, _raised(changed, changed.priority)])
             return changed
 
     def plan_run(self, sleeping: Collection[int], awake: Collection[int]) -> None:
@@ -459,3 +495,9 @@ class Catalog:
             if changed != known:
                 self._write("change_sink", to_json(changed))
             return changed
+
+
+def _raised(query: QueryDefinition, priority: str) -> tuple[str, dict[str, Any]]:
+    """The entry that gives a query a class, beside its other descriptions."""
+    facts = ("name", "owner", "description", "strategy")
+    return "describe_query", {**{name: getattr(query, name) for name in facts}, "priority": priority}

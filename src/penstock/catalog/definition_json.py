@@ -97,8 +97,14 @@ def query_entry(query: QueryDefinition) -> dict[str, Any]:
     """The entry for a caller that writes it as text at once. The plan is text already."""
     entry = {name: getattr(query, name) for name in _fields_of(QueryDefinition)}
     entry["plan"] = orjson.Fragment(entry.pop("stored_plan").text)
-    if not query.sleeping:
-        del entry["sleeping"]
+    del entry["branch_of"]
+    for sparse in ("sleeping", "branches"):
+        if not entry[sparse]:
+            del entry[sparse]
+    if query.bounded is None:
+        del entry["bounded"]
+    if query.priority == "normal":
+        del entry["priority"]
     return entry
 
 
@@ -110,6 +116,7 @@ def _names(names: tuple[str, ...]) -> tuple[str, ...]:
 
 def query_from_json(data: dict[str, Any]) -> QueryDefinition:
     reads = {name: _names(tuple(data[name])) for name in ("reads_tables", "reads_queries", "reads_functions")}
+    reads["branches"] = tuple(data.get("branches", ()))
     return QueryDefinition(**{**known_of(QueryDefinition, data), **reads, "stored_plan": plan_text(data["plan"])})
 
 

@@ -51,7 +51,10 @@ class Deduplicate:
 
 @dataclass(frozen=True, slots=True)
 class TableOptions:
-    """What WITH (...) says about a sensor table. language.md, "Time and order"."""
+    """What WITH (...) says about a sensor table. language.md, "Time and order".
+
+    `watermark_us` is the watermark at the moment when `lateness_us` was last changed: it never steps back.
+    """
 
     time: Literal["transaction", "valid"] = "transaction"
     out_of_order: Literal["refuse", "clamp", "accept"] = "refuse"
@@ -61,6 +64,8 @@ class TableOptions:
     always_on: bool = False
     discover: bool = False
     deduplicate: Deduplicate | None = None
+    lateness_us: int | None = None
+    watermark_us: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +135,9 @@ class QueryDefinition:
     `start_us` is START: the query's NOW when it was registered; None where no time was known yet. `strategy` says how
     its answer is kept where a statement chose that (STRATEGIES); None: the cheapest is found by cost. `quarantined` says
     why it was taken out of the cycles; such a query is paused, too, until it is resumed. Cycles do not evaluate a `sleeping`
-    one, because no client uses it: the run plan says so.
+    one, because no client uses it: the run plan says so. `priority` is one of PRIORITIES. `bounded`: a promise that its state does not grow without end, and how many
+    bytes it may have at most; 0: as many as it takes; None: there is no promise. `branches` are the numbers of the queries that find its
+    rows, one per branch of its plan: they are derived from it (`catalog.branches`) and have its name. Such a query is the `branch_of` another.
     """
 
     id: int
@@ -147,6 +154,15 @@ class QueryDefinition:
     strategy: str | None = None
     quarantined: str | None = None
     sleeping: bool = False
+    priority: str = "normal"
+    bounded: int | None = None
+    branches: tuple[int, ...] = ()
+    branch_of: int | None = None
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """Its own number and those of its branches."""
+        return (self.id, *self.branches)
 
     @property
     def plan(self) -> dict[str, object]:
@@ -194,6 +210,8 @@ class Sink:
 
 
 STRATEGIES = ("complete", "partial", "none")
+PRIORITIES = ("high", "normal", "low")
+"""Classes of queries, the most important first."""
 
 
 # Hidden columns of the log and of static rows; no user column may start with an underscore.

@@ -21,6 +21,7 @@ from penstock.errors import error
 _NAME = re.compile(r"^snapshot-(\d{12})\.json\.zst$")
 _HEAD = re.compile(rb"penstock-catalog 1 ([0-9a-f]{8}) (\d+)\n")
 _UNREADABLE = (OSError, ValueError, KeyError, TypeError, IndexError, pa.ArrowException)
+_POSITION = re.compile(rb'\{"position":(\d+),')  # what its text begins with
 _MAX_BYTES = 1 << 34
 
 
@@ -47,6 +48,12 @@ def write_snapshot(folder: Path, content: dict[str, Any]) -> Path:
 
 def read_snapshot(path: Path) -> dict[str, Any]:
     """What a snapshot holds. Raises corrupt_segment where it is not what was written."""
+    found: dict[str, Any] = orjson.loads(read_text(path))
+    return found
+
+
+def read_text(path: Path) -> bytes:
+    """The same as JSON, which is all that a check of the file needs: no other thread runs while it is parsed."""
     try:
         data = path.read_bytes()
         head = _HEAD.match(data)
@@ -55,9 +62,10 @@ def read_snapshot(path: Path) -> dict[str, Any]:
         packed, size = data[head.end() :], int(head[2])
         if size > _MAX_BYTES or zlib.crc32(packed, size) != int(head[1], 16):
             raise ValueError("its checksum is wrong: the file has changed since it was written")
-        found: dict[str, Any] = orjson.loads(pa.decompress(packed, decompressed_size=size, codec="zstd", asbytes=True))
-        if path != snapshot_path(path.parent.parent, found["position"]):
-            raise ValueError(f"it is the snapshot of entry {found['position']}")
+        text: bytes = pa.decompress(packed, decompressed_size=size, codec="zstd", asbytes=True)
+        position = int(_POSITION.match(text)[1])  # type: ignore[index]  # None is a TypeError
+        if path != snapshot_path(path.parent.parent, position):
+            raise ValueError(f"it is the snapshot of entry {position}")
     except _UNREADABLE as problem:
         raise error("corrupt_segment", segment=f"journal/{path.name}", detail=str(problem)) from problem
-    return found
+    return text

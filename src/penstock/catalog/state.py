@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+from penstock.catalog.branches import branch_definitions
 from penstock.catalog.definition_json import (
     changed_by_run_plan,
     function_from_json,
@@ -57,6 +58,25 @@ class CatalogDefinitions:
         found: dict[str, Any] = getattr(self, "queries" if kind == "query" else f"{kind}s")
         return found
 
+    def put_query(self, query: QueryDefinition, changed_at: int | None = None) -> None:
+        """Put in a query with its branches, in place of what they were before. `changed_at`: the entry that changes its answer."""
+        known = self.queries_by_id.get(query.id)
+        for gone in known.branches if known is not None else ():
+            if gone not in query.branches:
+                del self.queries_by_id[gone], self.query_positions[gone]
+        self.queries[query.name] = self.queries_by_id[query.id] = query
+        for branch in branch_definitions(query):
+            self.queries_by_id[branch.id] = branch
+        if changed_at is not None:
+            for number in query.numbers:
+                came, _ = self.query_positions.get(number, (changed_at, changed_at))
+                self.query_positions[number] = (came, changed_at)
+
+    def drop_query(self, query: QueryDefinition) -> None:
+        """Take out what `put_query` put in, but for the name."""
+        for number in query.numbers:
+            del self.queries_by_id[number], self.query_positions[number]
+
     def copy(self) -> CatalogDefinitions:
         return CatalogDefinitions(*(dict(getattr(self, f.name)) for f in fields(self)))
 
@@ -88,6 +108,7 @@ class CatalogState:
         self._rolled_up: dict[int, RollupState] = {}
         self._heads = LogHeads()
         self.run_plan = 0  # the number of the last one
+        self._low: tuple[CatalogDefinitions, tuple[QueryDefinition, ...]] | None = None
 
     def apply_many(self, entries: Iterable[Entry]) -> None:
         """Take in the next entries; thousands cost no more than each for itself. Readers see them all at once.
@@ -131,7 +152,7 @@ class CatalogState:
             draft.tables[table.name] = draft.tables_by_id[table.id] = table
         draft.functions = {found.name: found for found in map(function_from_json, data["functions"])}
         for query in map(self._shared, map(query_from_json, data["queries"])):
-            draft.queries[query.name] = draft.queries_by_id[query.id] = query
+            draft.put_query(query)
         draft.query_positions = {query: (came, changed) for query, came, changed in data["query_positions"]}
         draft.rollups = {found.name: found for found in map(rollup_from_json, data["rollups"])}
         draft.sinks = {found.name: found for found in map(sink_from_json, data["sinks"])}
@@ -169,6 +190,13 @@ class CatalogState:
         return still
 
     # -- looking up
+
+    def low_queries(self) -> tuple[QueryDefinition, ...]:
+        """The queries of class low."""
+        if self._low is None or self._low[0] is not self._definitions:
+            low = tuple(q for q in self._definitions.queries.values() if q.priority == "low")
+            self._low = (self._definitions, low)
+        return self._low[1]
 
     @property
     def tables(self) -> dict[str, Table]:
@@ -297,10 +325,8 @@ class CatalogState:
 
     def _put_query(self, draft: CatalogDefinitions, entry: Entry) -> None:
         found = self._shared(query_from_json(entry.body))
-        draft.queries[found.name] = draft.queries_by_id[found.id] = found
-        self.next_query_id = max(self.next_query_id, found.id + 1)
-        came, _ = draft.query_positions.get(found.id, (entry.pos, entry.pos))
-        draft.query_positions[found.id] = (came, entry.pos)
+        draft.put_query(found, entry.pos)
+        self.next_query_id = max(self.next_query_id, *(number + 1 for number in found.numbers))
 
     def _shared(self, found: QueryDefinition) -> QueryDefinition:
         if not self._texts:
@@ -311,16 +337,14 @@ class CatalogState:
     def _describe_query(self, draft: CatalogDefinitions, entry: Entry) -> None:
         # Not a change of what it answers: its history is not read again, so its positions stay.
         facts = {fact: entry.body[fact] for fact in ("owner", "description", "strategy")}
-        found = replace(draft.queries[entry.body["name"]], **facts)
-        draft.queries[found.name] = draft.queries_by_id[found.id] = found
+        facts["priority"] = entry.body.get("priority", "normal")  # entries of older versions do not know it
+        draft.put_query(replace(draft.queries[entry.body["name"]], **facts))
 
     def _quarantine(self, draft: CatalogDefinitions, entry: Entry) -> None:
         for query_id, reason in quarantined_by(entry).items():
             known = draft.queries_by_id.get(query_id)
             if known is not None:  # it may have been dropped while its cycle was looked into
-                found = replace(known, paused=True, quarantined=reason)
-                draft.queries[found.name] = draft.queries_by_id[found.id] = found
-                draft.query_positions[found.id] = (draft.query_positions[found.id][0], entry.pos)
+                draft.put_query(replace(known, paused=True, quarantined=reason), entry.pos)
 
     def _take_run_plan(self, draft: CatalogDefinitions, entry: Entry) -> None:
         # Not a change of what they answer: positions stay, as with a strategy.
@@ -328,8 +352,7 @@ class CatalogState:
         for query_id, sleeping in changed_by_run_plan(entry).items():
             known = draft.queries_by_id.get(query_id)
             if known is not None:
-                found = replace(known, sleeping=sleeping)
-                draft.queries[found.name] = draft.queries_by_id[found.id] = found
+                draft.put_query(replace(known, sleeping=sleeping))
 
     def _put_sink(self, draft: CatalogDefinitions, entry: Entry) -> None:
         found = sink_from_json(entry.body)
@@ -347,7 +370,7 @@ class CatalogState:
             elif kind == "rollup":
                 del self._rolled_up[gone.id]
             elif kind == "query":
-                del draft.queries_by_id[gone.id], draft.query_positions[gone.id]
+                draft.drop_query(gone)
 
     def _observe(self, draft: CatalogDefinitions, entry: Entry) -> None:
         if entry.body["table"] in draft.tables_by_id:

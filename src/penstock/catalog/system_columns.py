@@ -35,7 +35,7 @@ _TABLES = {
     """,
     "penstock.queries": """
         name TEXT the standing query
-        state TEXT STARTING, FILLING, RUNNING, PAUSED, FINISHED, FAILED
+        state TEXT STARTING, FILLING, RUNNING, LAGGING, PAUSED, FINISHED, FAILED
         owner TEXT the user that owns it
         description TEXT what it is for
         runs TEXT shared pass; slices; window join; join with tables (of one stream); either, then slices; window join, then Spark SQL; log, when asked; or Spark SQL
@@ -52,6 +52,12 @@ _TABLES = {
         bytes BIGINT the size of these rows: in commit records, or in memory where Spark SQL answers
         strategy TEXT how its answer is kept right now: complete, partial or none; NULL for Spark SQL
         strategy_asked TEXT the strategy that a user asked for; NULL: the server chooses the cheapest
+        priority TEXT high, normal or low
+        behind BIGINT readings that it has not seen yet, because it is of class low and others come first
+        final TEXT when its rows are final, so that no later reading can change them, or why none ever is
+        final_to TIMESTAMP before which time rows are final, of panes their end, where rows become final later than they enter
+        state_bound TEXT whether its state is bounded, and what it grows with
+        state_limit BIGINT the bytes that its option bounded allows; 0: any number, as long as it is bounded; NULL: no such option
         sleeping TEXT why cycles leave it out, and its window is evaluated when it is asked; NULL: they do not
         memory BIGINT bytes that its answer takes, a join's results and Spark's last answers too, with its share of what it shares
         invocations BIGINT how often clients asked for its answer, across restarts
@@ -69,6 +75,15 @@ _TABLES = {
         queries BIGINT queries that took part
         journal BIGINT journal position of the definitions that it used
         filling BIGINT queries that were reading history
+    """,
+    "penstock.units": """
+        unit TEXT what is worked on: a table, a function on a table, a family of slices, a join by its first query, or a query
+        kind TEXT read of a table, pass over its rows for all selections, call of a function, slices of aggregates, join, or spark for Spark SQL
+        queries TEXT the queries that use it; of many the first ten, and how many more
+        ns_per_row DOUBLE nanoseconds of a worker per row that it meets; NULL for Spark SQL
+        selectivity DOUBLE rows that it gives per row that it meets, summed over all its queries
+        rows_per_s DOUBLE rows that it meets per second, over about five seconds
+        load DOUBLE the share of the cycle's time that it takes at this rate; of Spark SQL the share of one job's time beside the cycles
     """,
     "penstock.streams": """
         table_name TEXT the sensor table

@@ -99,7 +99,7 @@ def _piece(script: str, start: int, end: int) -> ScriptStatement | None:
 
 _SUBSCRIBE = re.compile(
     r"""\s*SUBSCRIBE\s+(?:"(?P<quoted>(?:[^"]|"")+)"|(?P<name>\w+))
-        (?:\s+(?P<changes>WITH\s+CHANGES)|\s+FROM\s+CYCLE\s+(?P<cycle>\d+))*\s*\Z""",
+        (?:\s+(?P<final>FINAL)|\s+(?P<changes>WITH\s+CHANGES)|\s+FROM\s+CYCLE\s+(?P<cycle>\d+))*\s*\Z""",
     re.VERBOSE | re.IGNORECASE,
 )
 
@@ -111,6 +111,7 @@ class SubscribeTo:
     name: str
     changes: bool
     from_cycle: int | None
+    final: bool = False
 
 
 def parse_subscribe(statement: str) -> SubscribeTo | None:
@@ -119,7 +120,8 @@ def parse_subscribe(statement: str) -> SubscribeTo | None:
     if found is None:
         return None
     name = found["name"].lower() if found["name"] else found["quoted"].replace('""', '"')
-    return SubscribeTo(name, found["changes"] is not None, int(found["cycle"]) if found["cycle"] else None)
+    from_cycle = int(found["cycle"]) if found["cycle"] else None
+    return SubscribeTo(name, found["changes"] is not None, from_cycle, found["final"] is not None)
 
 
 def run_statement(connection: Connection, statement: str, format: Format, timeout_s: float | None = None) -> None:
@@ -181,7 +183,7 @@ def follow(connection: Connection, to: SubscribeTo, format: Format) -> None:
     printer = LivePrinter(format)
     typer.echo(f"following {to.name}; Ctrl-C ends it", err=True)
     try:
-        for change in connection.subscribe(to.name, changes=to.changes, from_cycle=to.from_cycle):
+        for change in connection.subscribe(to.name, changes=to.changes, from_cycle=to.from_cycle, final=to.final):
             printer.print(change)
     except KeyboardInterrupt:
         typer.echo("", err=True)

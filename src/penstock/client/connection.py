@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 class Answer:
     """What one statement or query answered. `complete_from` is set where the answer does not reach back far enough.
 
+    No later reading changes rows before `final_to`; None: none of them is final.
     `done` is the tag of a statement without rows, e.g. `CREATE TABLE`. Times are ISO 8601 texts as the server says.
     """
 
@@ -34,6 +35,7 @@ class Answer:
     complete_from: str | None = None
     done: str | None = None
     notices: tuple[str, ...] = ()
+    final_to: str | None = None
 
     @property
     def columns(self) -> list[str]:
@@ -60,7 +62,7 @@ def read_answer(body: bytes) -> Answer:
     with pa.ipc.open_stream(pa.BufferReader(body)) as reader:
         table = reader.read_all()
     facts = orjson.loads((table.schema.metadata or {}).get(b"penstock", b"{}"))
-    known = {name: facts.get(name) for name in ("cycle", "now", "complete_from", "done")}
+    known = {name: facts.get(name) for name in ("cycle", "now", "complete_from", "done", "final_to")}
     return Answer(table.replace_schema_metadata(None), **known, notices=tuple(facts.get("notices", ())))
 
 
@@ -137,10 +139,21 @@ class Connection:
         return read_answer(self._transport.call("GET", path, headers={"Accept": ARROW}, params=params).content)
 
     def subscribe(
-        self, name: str, changes: bool = False, from_cycle: int | None = None, retry_for_s: float | None = None
+        self,
+        name: str,
+        changes: bool = False,
+        from_cycle: int | None = None,
+        retry_for_s: float | None = None,
+        final: bool = False,
     ) -> Iterator[Change]:
-        """Rows as they enter (with `changes`: and leave), cycle by cycle; resumes by itself after a lost connection."""
-        return subscribe(self._transport, name, changes, from_cycle, retry_for_s)
+        """Rows as they enter (with `changes`: and leave), cycle by cycle; resumes by itself after a lost connection.
+
+        With `final`: each row once, when no later reading can change it.
+        """
+        wanted = {"changes": changes, "final": final}
+        return subscribe(
+            self._transport, name, [key for key, is_on in wanted.items() if is_on], from_cycle, retry_for_s
+        )
 
     # Readings
 
@@ -211,9 +224,17 @@ class Connection:
         description: str | None = None,
         owner: str | None = None,
         strategy: str | None = None,
+        priority: str | None = None,
     ) -> dict[str, Any]:
         window = {"begin": begin, "end": end}
-        given = {**window, "paused": paused, "description": description, "owner": owner, "strategy": strategy}
+        given = {
+            **window,
+            "paused": paused,
+            "description": description,
+            "owner": owner,
+            "strategy": strategy,
+            "priority": priority,
+        }
         body = {key: value for key, value in given.items() if value is not None}
         return self._transport.json("PATCH", f"/v1/queries/{quote(name)}", body)
 
@@ -296,8 +317,8 @@ class Query:
         """Definition, state and cost."""
         return self._connection.describe_query(self.name)
 
-    def subscribe(self, changes: bool = False, from_cycle: int | None = None) -> Iterator[Change]:
-        return self._connection.subscribe(self.name, changes=changes, from_cycle=from_cycle)
+    def subscribe(self, changes: bool = False, from_cycle: int | None = None, final: bool = False) -> Iterator[Change]:
+        return self._connection.subscribe(self.name, changes=changes, from_cycle=from_cycle, final=final)
 
     def alter(self, begin: str | None = None, end: str | None = None) -> None:
         """Change the window while the query runs: `alter(begin="NOW - 1 HOUR")`."""

@@ -145,9 +145,9 @@ class Change:
 
 
 def subscribe(
-    transport: Transport, name: str, changes: bool, from_cycle: int | None, retry_for_s: float | None
+    transport: Transport, name: str, wanted: Sequence[str], from_cycle: int | None, retry_for_s: float | None
 ) -> Iterator[Change]:
-    """Changes in order of cycles, each cycle once, until the query is dropped or the caller stops.
+    """What is `wanted` (changes or final rows; nothing: rows as they enter) in order of cycles, each cycle once, until the query is dropped or the caller stops.
 
     A lost connection is taken up again after the last cycle seen, for `retry_for_s` (None: for ever). What never
     connected at all, and a cycle that is no longer kept, raise.
@@ -157,7 +157,7 @@ def subscribe(
     connected = False
     failures = 0
     while True:
-        params: dict[str, Any] = {"changes": "true"} if changes else {}
+        params: dict[str, Any] = dict.fromkeys(wanted, "true")
         if from_cycle is not None:
             params["from_cycle"] = from_cycle
         headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": str(last)} if last is not None else {})

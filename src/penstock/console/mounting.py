@@ -15,7 +15,7 @@ from starlette.routing import Mount
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from penstock.console.page import Console, set_console
-from penstock.console.pages import ask, overview, queries, sensors, system, table
+from penstock.console.pages import ask, load, overview, queries, sensors, system, table
 from penstock.errors import error
 from penstock.server.http.access import refuse
 from penstock.server.http.body_limits import CONSOLE_MAX_BYTES, limited_body
@@ -30,6 +30,7 @@ PAGES: dict[str, Callable[..., Any]] = {
     "/ask": ask.show,
     "/queries": queries.show_all,
     "/queries/{name:path}": queries.show_one,
+    "/load": load.show,
     "/system": system.show,
 }
 # A page that comes late is better than none: behind a cycle that compiles its kernels it may.

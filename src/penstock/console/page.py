@@ -125,6 +125,7 @@ DOORS = (
     ("Sensors", "sensors", "sensors", "s"),
     ("Ask", "ask", "terminal", "a"),
     ("Queries", "queries", "rule", "q"),
+    ("Load", "load", "speed", "l"),
     ("System", "system", "monitor_heart", "y"),
 )
 THEME_COOKIE = "penstock-theme"

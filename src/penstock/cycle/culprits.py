@@ -30,6 +30,11 @@ def cycle_limits(settings: Settings) -> dict[str, int]:
     return {name: getattr(settings, name) for name in names.split()}
 
 
+def late_cycles(settings: Settings) -> int:
+    """How far behind queries may stand: their answers are those of cycles that are kept."""
+    return min(500, max(2, settings.cycles_keep) // 2)
+
+
 def find_poison(folder: DataFolder, settings: Settings, start: Offset, stopping: threading.Event) -> dict[str, Any]:
     """A `trial.Finding` about the cycle from an offset on, as decoded JSON."""
     job = {

@@ -36,6 +36,7 @@ class Limits:
     fill_max_rows: int
     interval_s: float = 0.0
     history_rows: int = 0  # histories up to this length are evaluated on request
+    late_cycles: int = 500  # queries of class low that are so far behind take part in full
 
     def shrunk(self, times: int) -> Limits:
         """Limits for cycles of fewer rows: a cycle that took too long may succeed in parts."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +17,7 @@ from penstock.catalog.definition_json import changed_by_run_plan, quarantined_by
 from penstock.catalog.journal import SNAPSHOT, JournalMoved, JournalReader
 from penstock.catalog.model import Entry, Function
 from penstock.catalog.state import CatalogState
+from penstock.cycle.result_rows import UnitCost
 from penstock.errors import PenstockError, error
 from penstock.expr.user_functions import compile_function
 from penstock.sql.plan import Plan, plan_from_json
@@ -48,7 +48,7 @@ class Definitions:
         self._compiled: dict[Function, Callable[..., pa.Array]] = {}
         self._functions: dict[str, Callable[..., pa.Array]] = {}
         self._functions_of: dict[str, Function] | None = None
-        self._calling_s: defaultdict[str, float] = defaultdict(float)
+        self._calls: dict[str, UnitCost] = {}
         self._plans: Cache[int, Plan] = Cache(most=_PLANS_KEPT)
         self._changes: WeakSet[Changes] = WeakSet()
         self.skipped: frozenset[int] = frozenset()
@@ -67,6 +67,8 @@ class Definitions:
         if _JUMPED in changed:  # over lines that are gone: any query may be another one
             changed |= before.keys() | self.state.queries_by_id.keys()
             changed.discard(_JUMPED)
+        for known in (before, self.state.queries_by_id):
+            changed |= {branch for q in changed if q in known for branch in known[q].branches}
         for query_id in changed:
             self._plans.remove(query_id)
         for gathered in self._changes:
@@ -120,18 +122,25 @@ class Definitions:
 
     def _timed(self, name: str, call: Callable[..., pa.Array]) -> Callable[..., pa.Array]:
         def timed(*arrays: Any, **named: Any) -> pa.Array:
-            began = time.perf_counter()
+            began, out, rows = time.perf_counter_ns(), 0, named.get("rows") or 0
             try:
-                return call(*arrays, **named)
+                found = call(*arrays, **named)
+                out = _true_count(found) if pa.types.is_boolean(found.type) else rows
+                return found
             finally:
-                self._calling_s[name] += time.perf_counter() - began
+                cost = self._calls.setdefault(name, UnitCost("call", name))
+                cost.add(rows, out, time.perf_counter_ns() - began)
 
         return timed
 
-    def take_calling_s(self) -> Mapping[str, float]:
-        """Seconds that were spent in each function since this was last asked."""
-        spent, self._calling_s = self._calling_s, defaultdict(float)
-        return spent
+    def take_calls(self) -> Mapping[str, UnitCost]:
+        """What each function was called for since this was last asked."""
+        calls, self._calls = self._calls, {}
+        return calls
+
+
+def _true_count(values: pa.Array | pa.ChunkedArray | pa.Scalar) -> int:
+    return int(values.true_count) if isinstance(values, pa.BooleanArray) else 0
 
 
 def _compiled(function: Function) -> Callable[..., pa.Array]:
@@ -142,7 +151,7 @@ def _compiled(function: Function) -> Callable[..., pa.Array]:
         why = failure
 
     def fail(*arrays: pa.Array, **named: Any) -> pa.Array:
-        raise why
+        raise why.with_traceback(None)  # or it would grow with every call
 
     return fail
 

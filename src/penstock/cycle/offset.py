@@ -5,13 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from penstock.cycle.late import Late, late_from_json
+
 
 @dataclass(frozen=True, slots=True)
 class Offset:
     """A consistent cut through the log and the journal, with the NOW that holds for it.
 
     `fill` says for each query that still reads history: [next position, position where live data took over];
-    `join_fill` says it for joins, by table. `run_plan` is the number of the plan that says which queries sleep.
+    `join_fill` says it for joins, by table. `run_plan` is the number of the plan that says which queries sleep;
+    `late` says where the queries of class low stand, if they are behind.
     """
 
     folder: str
@@ -21,6 +24,7 @@ class Offset:
     fill: dict[int, tuple[int, int]] = field(default_factory=dict)
     join_fill: dict[int, dict[int, tuple[int, int]]] = field(default_factory=dict)
     run_plan: int = 0
+    late: Late | None = None
 
     @property
     def filling(self) -> set[int]:
@@ -38,6 +42,7 @@ class Offset:
             "fill": {str(k): list(v) for k, v in sorted(self.fill.items())},
             **({"joins": joins} if joins else {}),
             **({"run": self.run_plan} if self.run_plan else {}),
+            **({"late": self.late.to_json()} if self.late is not None else {}),
         }
 
 
@@ -52,4 +57,5 @@ def offset_from_json(data: dict[str, Any]) -> Offset:
             int(q): {int(t): (int(v[0]), int(v[1])) for t, v in f.items()} for q, f in data.get("joins", {}).items()
         },
         run_plan=int(data.get("run", 0)),
+        late=late_from_json(data["late"]) if "late" in data else None,
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from penstock.catalog.definition_json import quarantined_by
@@ -17,6 +18,7 @@ from penstock.clock import SECOND, Clock
 from penstock.clock_guard import FolderClock
 from penstock.cycle.cut import FirstNeeded, Limits, consistent_cut, plan_cycle
 from penstock.cycle.folder import DataFolder
+from penstock.cycle.low_class import CatchUp, MeasuredPace, Pace, first_definition, late_after, waiting_queries
 from penstock.cycle.offset import Offset
 from penstock.cycle.record_queue import wants_cycle
 from penstock.cycle.wakeup import Wakeup
@@ -36,8 +38,16 @@ _SETTLE_AFTER = 5000
 class Planner:
     """Plans cycles for one data folder."""
 
-    def __init__(self, folder: DataFolder, limits: Limits, clock: Clock | None = None, shrink: int = 1) -> None:
+    def __init__(
+        self,
+        folder: DataFolder,
+        limits: Limits,
+        clock: Clock | None = None,
+        shrink: int = 1,
+        pace: Pace | None = None,
+    ) -> None:
         """`shrink`: the first cycle takes that many times fewer rows, each later one twice as many as the one before."""
+        self._pace: Pace = pace or MeasuredPace()
         self._folder = folder
         self._limits = limits
         self._shrink = shrink
@@ -67,6 +77,7 @@ class Planner:
         """The end of the next cycle, or `start` itself where there is nothing to do yet."""
         if time.monotonic() < self._not_before:
             return start
+        self._pace.end_cycle()
         segments = self._list_log()
         known = self.state_at(start.journal)
         # A dropped table's files stay for a while; ids are given once, so an old one that is not there is dropped.
@@ -78,9 +89,14 @@ class Planner:
             for table, head in entry.heads.items():
                 heads[table] = max(heads.get(table, 0), head)
         limits = self._limits.shrunk(self._shrink)
+        pace = self._pace
+        if start.late is not None and (first := first_definition(ahead, waiting_queries(known))) is not None:
+            seen, ahead = ahead[first].heads, ahead[:first]
+            heads = {table: min(head, seen.get(table, 0)) for table, head in heads.items()}
+            pace = CatchUp(pace)
         cut = consistent_cut(start, heads, ahead, limits)
         now_us = self._now(start, segments)
-        idle = cut == (start.data, start.journal) and not start.filling
+        idle = cut == (start.data, start.journal) and not start.filling and start.late is None
         wanted = self._fresh or wants_cycle(self._folder)
         if idle and not wanted and now_us < self._due_us(start):
             return start
@@ -90,8 +106,11 @@ class Planner:
         self._not_before = time.monotonic() + limits.interval_s
         self._shrink = max(1, self._shrink // 2)
         state = self.state_at(cut[1])
+        if first_definition([entry for entry in ahead if entry.pos <= cut[1]], waiting_queries(state)) is not None:
+            pace = CatchUp(pace)
         first_needed = FirstNeeded(lambda t: segments.get(t, []), state.retention)
-        return plan_cycle(start, cut, state, now_us, first_needed, limits)
+        end = plan_cycle(start, cut, state, now_us, first_needed, limits)
+        return replace(end, late=late_after(start, end, state, pace, limits.late_cycles))
 
     def _list_log(self) -> dict[int, list[Segment]]:
         tables = [int(p.name) for p in Path(self._folder.log).iterdir() if p.name.isdigit()]

@@ -1,19 +1,19 @@
 """The results that a task gives to the commit: rows of RESULT_SCHEMA.
 
-Beside the results, tasks report the work time that belongs to some queries only: their functions, slices and the history that
-they read. So the server shows each query its own cost. The rest is divided evenly.
+Beside the results, tasks report the work time of each unit of work: the read of a table, its shared pass, each function, each
+family of slices; and the history that some queries read. The server shows each query its own cost and the load by unit.
 """
 
 from __future__ import annotations
 
 import time
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
 import orjson
 
 from penstock.cycle.commit_files import ResultRow
+from penstock.cycle.log_batch import LogBatch
 from penstock.errors import PenstockError
 from penstock.pipeline.tasks import CycleTask, Unit
 
@@ -23,7 +23,7 @@ def heading(task: CycleTask) -> list[ResultRow]:
     if task.cycle is None:
         return []
     start, end = task.cycle
-    return [(0, "cycle", 0, 0, orjson.dumps({"start": start, "end": end}))]
+    return [(0, "cycle", 0, 0, orjson.dumps({"start": start, "end": end, "tasks": task.tasks}))]
 
 
 def told(failure: PenstockError) -> bytes:
@@ -36,37 +36,75 @@ def quarantined(why: str) -> PenstockError:
     return PenstockError("query_quarantined", why)
 
 
-# Less is not worth a row of the record.
+# Less is not worth a place in the record.
 LEAST_MS = 0.05
 
 
+@dataclass(slots=True)
+class UnitCost:
+    """What one unit of work took in one task: the rows that it met, those that it gave, and nanoseconds."""
+
+    kind: str
+    name: str = ""
+    rows: int = 0
+    out: int = 0
+    ns: int = 0
+
+    def add(self, rows: int, out: int, ns: int) -> None:
+        self.rows, self.out, self.ns = self.rows + rows, self.out + out, self.ns + ns
+
+
 class StepTimes:
-    """Adds up the time of the steps that only some queries pay for, by the names of their costs."""
+    """The units of a table's work: reading its rows, and each step that does not report its own."""
 
     def __init__(self) -> None:
-        self.seconds: defaultdict[str, float] = defaultdict(float)
+        self.units: list[UnitCost] = []
 
-    def timed(self, cost: str | None, work: Iterable[ResultRow]) -> list[ResultRow]:
+    def timed_read(self, read: Callable[[], LogBatch]) -> LogBatch:
+        began = time.perf_counter_ns()
+        batch = read()
+        self.units.append(UnitCost("read", "", batch.count, batch.count, time.perf_counter_ns() - began))
+        return batch
+
+    def timed(self, kind: str | None, batch: LogBatch, work: Iterable[ResultRow]) -> list[ResultRow]:
         """All of it, done at once."""
-        began = time.perf_counter()
+        began = time.perf_counter_ns()
         done = list(work)
-        if cost is not None:
-            self.seconds[cost] += time.perf_counter() - began
+        if kind is not None:
+            out = sum(row[2] for row in done if row[1] in _FOUND)
+            self.units.append(UnitCost(kind, "", batch.count, out, time.perf_counter_ns() - began))
         return done
 
 
-def spent_row(unit: Unit, seconds: float, spent: StepTimes, calling_s: Mapping[str, float]) -> Iterator[ResultRow]:
-    """The time of steps and of each function; the time of a fill belongs wholly to the queries that it reads for."""
-    told: dict[str, Any]
+# The kinds of rows that say how many rows queries found.
+_FOUND = ("match", "counts")
+
+
+def spent_row(unit: Unit, seconds: float, spent: StepTimes, calls: Mapping[str, UnitCost]) -> Iterator[ResultRow]:
+    """The units of new rows; the time of a fill belongs wholly to the queries that it reads for."""
     if unit.kind == "fill":
-        told = {"queries": sorted({q for q, _, _ in unit.spans}), "ms": _ms(seconds)}
-    else:
-        functions = {name: _ms(spent) for name, spent in calling_s.items() if _ms(spent) >= LEAST_MS}
-        told = {"functions": functions, **{cost: _ms(s) for cost, s in spent.seconds.items()}}
-        if not functions and all(_ms(s) < LEAST_MS for s in spent.seconds.values()):
-            return
-    yield unit.table_id, "spent", 0, unit.first, orjson.dumps(told)
+        told = {"queries": sorted({q for q, _, _ in unit.spans}), "ms": round(seconds * 1000, 3)}
+        yield unit.table_id, "spent", 0, unit.first, orjson.dumps(told)
+        return
+    calling = sum(call.ns for call in calls.values())
+    for each in spent.units:
+        if each.kind == "pass":  # predicates call functions, which are units of their own
+            each.ns = max(0, each.ns - calling)
+    yield from units_row(unit.table_id, unit.first, [*spent.units, *calls.values()])
 
 
-def _ms(seconds: float) -> float:
-    return round(seconds * 1000, 3)
+def units_row(table_id: int, first: int, units: Iterable[UnitCost]) -> Iterator[ResultRow]:
+    """The row that reports units; those that took next to nothing are reported as one unit without a name of each kind."""
+    told: list[UnitCost] = []
+    small: dict[str, UnitCost] = {}
+    for unit in units:
+        if unit.ns >= LEAST_MS * 1e6:
+            told.append(unit)
+        elif unit.kind not in small:
+            small[unit.kind] = UnitCost(unit.kind, "", unit.rows, unit.out, unit.ns)
+        else:
+            small[unit.kind].add(0, unit.out, unit.ns)
+    told += [unit for unit in small.values() if unit.ns >= LEAST_MS * 1e6]
+    if told:
+        facts = [[u.kind, u.name, u.rows, u.out, u.ns] for u in told]
+        yield table_id, "spent", 0, first, orjson.dumps({"units": facts})

@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 from penstock.catalog.model import Table
 from penstock.cycle.definitions import Changes, Definitions, loading
 from penstock.operators.base.step import RowStep, new_steps
+from penstock.operators.select.durability import may_wait
 from penstock.streams.log.release_memory import give_back_memory
 
 # After so many changes what was loaded is taken out of the collector's sight: Spark's workers run a full collection after
@@ -34,31 +35,43 @@ class _Fill:
     steps: tuple[RowStep, ...]
 
 
-_LIVE: WeakKeyDictionary[Definitions, dict[int, _Live]] = WeakKeyDictionary()
+_LIVE: WeakKeyDictionary[Definitions, dict[tuple[int, bool], _Live]] = WeakKeyDictionary()
 _FILLS: WeakKeyDictionary[Definitions, dict[int, _Fill]] = WeakKeyDictionary()
 
 
-def steps_of(definitions: Definitions, table: Table, only: frozenset[int] | None) -> tuple[RowStep, ...]:
-    """The steps of a table as the definitions stand. `only`: for a fill."""
-    return _live_steps(definitions, table) if only is None else _fill_steps(definitions, table, only)
+def steps_of(
+    definitions: Definitions, table: Table, only: frozenset[int] | None, low: bool = True, others: bool = True
+) -> tuple[RowStep, ...]:
+    """The steps of a table as the definitions stand. `only`: for a fill.
+
+    Queries that may stand behind have steps of their own: `low` says whether they take part, `others` whether the others do.
+    """
+    if only is not None:
+        return _fill_steps(definitions, table, only)
+    steps = _live_steps(definitions, table, False) if others else ()
+    if low and (definitions.state.low_queries() or (table.id, True) in _LIVE.get(definitions, {})):
+        steps += _live_steps(definitions, table, True)
+    return steps
 
 
-def _live_steps(definitions: Definitions, table: Table) -> tuple[RowStep, ...]:
+def _live_steps(definitions: Definitions, table: Table, low: bool) -> tuple[RowStep, ...]:
     known = _LIVE.setdefault(definitions, {})
-    live = known.get(table.id)
+    live = known.get((table.id, low))
     functions = definitions.functions()
     if live is None:
         changes = definitions.gather_changes()
         changes.queries.update(definitions.state.queries_by_id)
-        for gone in known.keys() - definitions.state.tables_by_id.keys():
+        for gone in [key for key in known if key[0] not in definitions.state.tables_by_id]:
             del known[gone]
-        live = known[table.id] = _Live(new_steps(table.id, functions), changes)
+        live = known[table.id, low] = _Live(new_steps(table.id, functions), changes)
     changed = live.changes.queries
     if changed:
         live.settled += len(changed)
         with loading():
             for query_id in changed:
-                _follow(live.steps, definitions, table, query_id, fill=False)
+                query = definitions.state.queries_by_id.get(query_id)
+                belongs = query is not None and may_wait(query) == low
+                _follow(live.steps, definitions, table, query_id, fill=False, belongs=belongs)
         changed.clear()
         if live.settled >= _SETTLE_AFTER:
             live.settled = 0
@@ -82,9 +95,18 @@ def _fill_steps(definitions: Definitions, table: Table, only: frozenset[int]) ->
     return fill.steps
 
 
-def _follow(steps: tuple[RowStep, ...], definitions: Definitions, table: Table, query_id: int, fill: bool) -> None:
+def _follow(
+    steps: tuple[RowStep, ...],
+    definitions: Definitions,
+    table: Table,
+    query_id: int,
+    fill: bool,
+    belongs: bool = True,
+) -> None:
     query = definitions.state.queries_by_id.get(query_id)
-    runs = query is not None and table.name in query.reads_tables and query_id not in definitions.skipped
+    runs = belongs and query is not None and table.name in query.reads_tables and query_id not in definitions.skipped
     plan = definitions.plan(query_id) if runs else None
+    if plan is not None and plan.kernel is not None and table.id not in plan.kernel.tables_read:
+        plan = None  # one branch of a query reads one of its tables
     for step in steps:
         step.follow(query_id, query, plan, fill)

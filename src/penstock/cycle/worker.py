@@ -19,12 +19,14 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.cycle.commit_files import ResultRow, result_batch
+from penstock.cycle.condition_rows import CONDITIONS_MOST, condition_rows
 from penstock.cycle.definitions import Definitions, definitions_at
 from penstock.cycle.folder import DataFolder
 from penstock.cycle.log_batch import LogBatch
 from penstock.cycle.result_rows import StepTimes, heading, quarantined, spent_row, told
 from penstock.cycle.step_cache import steps_of
 from penstock.errors import PenstockError, error
+from penstock.expr.conditions import take_figures
 from penstock.expr.newest_times import newest_by_version
 from penstock.expr.user_functions import limit_functions
 from penstock.operators.join.steps.task import JoinTask
@@ -57,6 +59,7 @@ def _run_joins(task: CycleTask, definitions: Definitions) -> Iterator[ResultRow]
     joins = JoinTask(DataFolder(Path(task.folder)), definitions, task.limits.join_memory_bytes)
     for unit in task.joins:
         yield from joins.run(unit)
+    yield from condition_rows(take_figures(CONDITIONS_MOST))
     joins.finish(owns_cleaning=task.cycle is not None)
 
 
@@ -77,7 +80,7 @@ def _settle_memory() -> None:
 
 
 def _run_unit(unit: Unit, definitions: Definitions, folder: DataFolder) -> Iterator[ResultRow]:
-    definitions.take_calling_s()  # what others called meanwhile is not this unit's
+    definitions.take_calls()  # what others called meanwhile is not this unit's
     began, spent = time.perf_counter(), StepTimes()
     try:
         said = list(_meet_rows(unit, definitions, folder, spent))
@@ -86,7 +89,7 @@ def _run_unit(unit: Unit, definitions: Definitions, folder: DataFolder) -> Itera
     except Exception as failure:
         said = _meet_without_culprits(unit, definitions, folder, failure)
     yield from said
-    yield from spent_row(unit, time.perf_counter() - began, spent, definitions.take_calling_s())
+    yield from spent_row(unit, time.perf_counter() - began, spent, definitions.take_calls())
 
 
 def _meet_without_culprits(
@@ -131,10 +134,11 @@ def _meet_without_culprits(
 def _meet_rows(unit: Unit, definitions: Definitions, folder: DataFolder, spent: StepTimes) -> Iterator[ResultRow]:
     table = definitions.state.tables_by_id[unit.table_id]
     filling = frozenset(q for q, _, _ in unit.spans) if unit.kind == "fill" else None
-    steps = steps_of(definitions, table, filling)
+    steps = steps_of(definitions, table, filling, unit.low, unit.kind != "late")
     try:
         wanted = set[str]().union(*(step.columns for step in steps))
-        batch = LogBatch.read(unit, table, wanted, definitions.state.rows(table.id))
+        static = definitions.state.rows(table.id)
+        batch = spent.timed_read(lambda: LogBatch.read(unit, table, wanted, static))
     except PenstockError as damage:
         # These rows cannot be recovered: the table's queries fail, other tables go on.
         for query_id in chain(*steps):
@@ -143,7 +147,8 @@ def _meet_rows(unit: Unit, definitions: Definitions, folder: DataFolder, spent: 
     if unit.kind == "live":
         yield from _newest(batch, table.id)
     for step in steps:
-        yield from spent.timed(step.cost, step.run(batch, unit, folder))
+        yield from spent.timed(step.cost, batch, step.run(batch, unit, folder))
+        yield from condition_rows([(table.id, step.take_figures(CONDITIONS_MOST))], unit.first)
 
 
 def _newest(batch: LogBatch, table_id: int) -> Iterator[ResultRow]:

@@ -15,7 +15,9 @@ from prometheus_client.core import Metric
 
 from penstock.answers.completeness import Completeness
 from penstock.answers.costs import Costs, Usage
+from penstock.answers.load import Load
 from penstock.answers.subscription import Subscription
+from penstock.answers.units import reported_work
 from penstock.catalog.catalog import Catalog
 from penstock.catalog.model import Entry
 from penstock.clock import SECOND, Clock
@@ -160,14 +162,13 @@ class Database(Parts):
             self.system = SystemTables(self)
             self.system_table = self.system.table
             self.costs = Costs()
+            self.load = Load(self.settings)
             self.shapes = PlanShapes()
             self.usage = Usage(self.folder.root / "usage.json")
             self.completeness = Completeness(self.standing)
             self.sampler = Sampler(self.log, self.ingest, self.sensor_tables)
             runner = self._make_runner(self.engine, self.folder, self.settings.result_max_rows)
-            self.evaluator = Evaluator(
-                runner, self.standing, self.settings, self.system.for_plan, self.costs.note_evaluation
-            )
+            self.evaluator = Evaluator(runner, self.standing, self.settings, self.system.for_plan, self._evaluated)
             self.history_filler = HistoryFiller(self.standing)
             self.idle_queries = IdleQueries(self.standing, self.catalog, self.settings.sleep_after_s)
             self.on_demand = AggregatesOnDemand(self.standing, self.settings)
@@ -264,12 +265,19 @@ class Database(Parts):
         with self.standing.locked() as store:
             known = store.state.queries_by_id
             self.costs.follow(store)
-        self.costs.note_cycle(record, fold_ms)
+        work = reported_work(record.results)
+        self.costs.note_cycle(record, work, fold_ms)
+        self.load.note_cycle(record, work, fold_ms)
         self._take_poisoned()
         self.usage.save_sometimes(known)
         self.on_demand.trees.tidy(known)
         if self.standing.finished != finished:
             self.observer.follow()
+
+    def _evaluated(self, query_id: int, seconds: float, answer: pa.Table) -> None:
+        """Spark SQL has evaluated a query."""
+        self.costs.note_evaluation(query_id, seconds, answer)
+        self.load.note_evaluation(query_id, seconds)
 
     def _take_poisoned(self) -> None:
         with self.standing.locked() as store:
@@ -341,14 +349,21 @@ class Database(Parts):
     # -- answers
 
     def invoke(
-        self, name: str, as_of: int | str | AsOf | None = None, limit: int | None = None, offset: int = 0
+        self,
+        name: str,
+        as_of: int | str | AsOf | None = None,
+        limit: int | None = None,
+        offset: int = 0,
+        final: bool = False,
     ) -> Result:
-        """The answer of a standing query for its window as of the last cycle, an older one, or a past time."""
-        return invoke(self, name, as_of, limit, offset)
+        """The answer of a standing query for its window as of the last cycle, an older one, or a past time; or its final rows."""
+        return invoke(self, name, as_of, limit, offset, final)
 
-    def subscribe(self, name: str, from_cycle: int | None = None, changes: bool = False) -> Subscription:
-        """Push of a query's results, from the current answer on or from a kept cycle on."""
-        return subscribe(self, name, from_cycle, changes)
+    def subscribe(
+        self, name: str, from_cycle: int | None = None, changes: bool = False, final: bool = False
+    ) -> Subscription:
+        """Push of a query's results, from the current answer on or from a kept cycle on; or of its rows once they are final."""
+        return subscribe(self, name, from_cycle, changes, final)
 
     # -- about itself
 

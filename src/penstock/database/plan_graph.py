@@ -101,6 +101,9 @@ class _Drawing:
             return self._with_scalars(plan.over_results, self.add(_slices(plan.over_results), *sources))
         if plan.spark is not None:
             return self._of_text(plan.spark, sources)
+        if plan.branches:
+            below = [self.draw(branch) for branch in plan.branches]
+            return self.add(Box(plan.operator, (view_of(plan.operator).runs(plan),)), *below)
         if plan.kernel is not None and plan.kernel is not plan.pure_join:
             return self.add(Box(plan.operator, (view_of(plan.operator).runs(plan),)), self.draw(plan.kernel))
         return sources[0]

@@ -34,7 +34,7 @@ def status(parts: Parts) -> dict[str, Any]:
     taken = sum(c["rows"] for c in recent[1:])
     times = sorted(c["ms"] for c in recent if c["ms"] is not None)
     sinks = parts.sinks.facts(parts.catalog.state.sinks)
-    clock = clock_status(parts.clock)
+    clock, load = clock_status(parts.clock), parts.load.figures()
     return {
         "cycle": parts.standing.store.cycle,
         "now": format_timestamp(offset.now_us) if offset else None,
@@ -45,6 +45,11 @@ def status(parts: Parts) -> dict[str, Any]:
         "rows_per_cycle": sorted(c["rows"] for c in recent)[len(recent) // 2] if recent else 0,
         "cycle_ms_p50": times[len(times) // 2] if times else None,
         "cycle_ms_p99": times[int(len(times) * 0.99)] if times else None,
+        "load": load["load"],
+        "load_limit": load["limit"],
+        "load_base_ms": load["base_ms"],
+        "load_row_us": load["row_us"],
+        "delay_ms": load["delay_ms"],
         "tables": len(parts.catalog.state.tables),
         "queries": len(parts.catalog.state.queries),
         "sensors_open": parts.observer.manager.open_count(),

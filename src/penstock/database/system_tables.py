@@ -47,6 +47,7 @@ class SystemTables:
             "penstock.sensors": self._sensor_rows,
             "penstock.queries": lambda: describe_queries(parts),
             "penstock.cycles": parts.costs.cycles,
+            "penstock.units": lambda: parts.load.units(parts.costs.users, parts.catalog.state),
             "penstock.streams": self._stream_rows,
             "penstock.fields": self._field_rows,
             "penstock.rollups": lambda: rollup_rows(parts.catalog.state, parts.rollups.failures),

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from penstock.catalog.folder_format import is_id_whole, read_format
 from penstock.catalog.journal import JournalReader, bad_line
-from penstock.catalog.snapshot import read_snapshot
+from penstock.catalog.snapshot import read_text
 from penstock.catalog.state import CatalogState
 from penstock.clock import SECOND, Clock
 from penstock.cycle.commit_files import CommitRecord, list_numbers, read_record, record_name, snapshot_name
@@ -90,7 +90,7 @@ def _verify(root: Path, path: Path) -> None:
         verify_data(path)  # with the footer, which records are read without
     elif inside[0] == "journal":
         if path.suffix == ".zst":
-            read_snapshot(path)
+            read_text(path)
         elif (bad := bad_line(path)) is not None:
             raise ValueError(bad)
     elif inside[0] == "security":

@@ -17,6 +17,9 @@ from penstock.expr.vector_kernels import TABLE_MAX, Bytes, Int32s, fill_vectors,
 from penstock.functions.comparisons import compare_floats
 from penstock.functions.values import fixed_width
 
+# Below this many factors on an attribute, comparing them one by one is quicker than sorting into gaps.
+SHARE_FROM = 32
+
 
 class Attribute:
     """The constants that factors compare one attribute with. A change is applied when the next rows come."""

@@ -21,8 +21,26 @@ from penstock.functions.values import Value, as_array, literal_scalar
 
 Columns: TypeAlias = Mapping[str, Any]  # or a RecordBatch or Table
 Functions: TypeAlias = Mapping[str, Callable[..., Any]]
-Calls: TypeAlias = dict[Expr, Any]
-"""What users' functions gave for one batch, or the error; calls of equal text are made once."""
+Arguments: TypeAlias = Callable[[], list[pa.Array]]
+Run: TypeAlias = Callable[[list[pa.Array], int], Value]
+
+
+class Calls:
+    """What users' functions gave for one batch, or the error; calls of equal text are made once."""
+
+    def __init__(self) -> None:
+        self._known: dict[Expr, Any] = {}
+
+    def value(self, call: UserCall, rows: int, arguments: Arguments, run: Run) -> Value:
+        """What the call gives for all rows; `run` calls the function with its arguments."""
+        if call not in self._known:
+            try:
+                self._known[call] = run(arguments(), rows)
+            except PenstockError as failure:
+                self._known[call] = failure
+        if isinstance(self._known[call], PenstockError):
+            raise self._known[call]
+        return self._known[call]
 
 
 def evaluate(
@@ -33,7 +51,7 @@ def evaluate(
     `columns` maps flat names to arrays of `rows` values. `functions` holds compiled user functions. A
     caller that evaluates many expressions over the same rows gives the same `calls` each time.
     """
-    value = _value(expr, columns, rows, functions or {}, {} if calls is None else calls)
+    value = _value(expr, columns, rows, functions or {}, Calls() if calls is None else calls)
     return as_array(cast_value(value, expr.type), rows)
 
 
@@ -81,19 +99,14 @@ def _value(expr: Expr, columns: Columns, rows: int, functions: Functions, calls:
             if all(isinstance(v, pa.Scalar) for v in values):
                 return as_array(run([pa.repeat(v, 1) for v in values], expr, 1), 1)[0]
             return run(values, expr, rows)
-        case UserCall():
-            if expr not in calls:
-                try:
-                    calls[expr] = _called(expr, columns, rows, functions, calls)
-                except PenstockError as failure:
-                    calls[expr] = failure
-            if isinstance(calls[expr], PenstockError):
-                raise calls[expr]
-            return calls[expr]
+        case UserCall(function, arguments):
+            if function not in functions:
+                raise error("function_not_found", function=function)
 
+            def columns_of_arguments() -> list[pa.Array]:
+                return [as_array(_value(a, columns, rows, functions, calls), rows) for a in arguments]
 
-def _called(expr: UserCall, columns: Columns, rows: int, functions: Functions, calls: Calls) -> Value:
-    if expr.function not in functions:
-        raise error("function_not_found", function=expr.function)
-    arrays = [as_array(_value(a, columns, rows, functions, calls), rows) for a in expr.arguments]
-    return cast_value(functions[expr.function](*arrays, rows=rows), expr.type)
+            def call_function(arrays: list[pa.Array], count: int) -> Value:
+                return cast_value(functions[function](*arrays, rows=count), expr.type)
+
+            return calls.value(expr, rows, columns_of_arguments, call_function)

@@ -22,9 +22,11 @@ from penstock.errors import PenstockError
 from penstock.expr.bits import Words, bitmaps_of_rows, list_rows, words_for
 from penstock.expr.evaluate import Columns, Functions
 from penstock.expr.expression import Expr
-from penstock.expr.factors import Masks, PreparedBatch, Selections
+from penstock.expr.factors import PreparedBatch, Selections
+from penstock.expr.lazy_factors import FactorFigures, Ordering
 from penstock.expr.normal_form import ALWAYS, Term, normal_form
 from penstock.expr.rare_masks import RareAnswers, RareVersions, RowLists
+from penstock.expr.slots import Masks
 from penstock.expr.vector_kernels import Int32s, Int64s, rows_of_masks, sort_by_gap
 
 NO_MASK = -1
@@ -152,9 +154,13 @@ class PredicateIndex:
     """Standing predicates on one sensor table. Not safe for use by several threads at once."""
 
     def __init__(
-        self, queries: Iterable[tuple[int, Expr | None, Expr | None]] = (), functions: Functions | None = None
+        self,
+        queries: Iterable[tuple[int, Expr | None, Expr | None]] = (),
+        functions: Functions | None = None,
+        ordering: Ordering | None = None,
     ) -> None:
-        self._selections = Selections(functions)
+        """`ordering` decides which of the factors that cost much goes first; without it, what is learned."""
+        self._selections = Selections(functions, ordering)
         self._statics = StaticMasks()
         self._answers: dict[tuple[int, ...], int] = {}  # by static mask and terms: the number of its selection
         self._answer_of: dict[int, int] = {}  # by query
@@ -253,8 +259,9 @@ class PredicateIndex:
         is_rare = known.in_batch(batch.edges, len(batch.vids))
         if not is_rare.any():
             return None
-        answers = RareAnswers(known, is_rare, batch.vids, layout.rows_by_mask(), layout.selections)
-        return answers, (layout.masks >= 0) & is_rare[layout.masks]
+        # Those that need factors that cost much say with bits which rows these are for.
+        is_listed = (layout.masks >= 0) & is_rare[layout.masks] & ~self._selections.are_lazy(layout.selections)
+        return RareAnswers(known, is_rare, batch.vids, layout.rows_by_mask(), layout.selections), is_listed
 
     def match(self, columns: Columns, vids: Int32s, versions: pa.Table) -> Iterator[tuple[int, BitMap | PenstockError]]:
         """Every query that has rows in the batch, with their offsets, or why it cannot be answered.
@@ -265,8 +272,7 @@ class PredicateIndex:
         if not rows or not len(layout.numbers):
             return
         batch = self._look_at(columns, vids, versions)
-        failed = self._failed(batch, layout)
-        yield from failed.items()
+        failed: dict[int, PenstockError] = {}
         everything = BitMap(range(rows))
         by_row = np.argsort(layout.row_of, kind="stable")
         edges = np.searchsorted(layout.row_of[by_row], np.arange(len(layout.selections) + 1))
@@ -276,6 +282,9 @@ class PredicateIndex:
             counts = np.zeros(min(len(words), len(layout.selections) - first), np.int64)
             rows_here = np.arange(first, first + len(counts))
             self._answer(batch, layout, rows_here, (words[: len(counts)], counts))
+            fresh = {q: failure for q, failure in self._failed(batch, layout).items() if q not in failed}
+            yield from fresh.items()
+            failed |= fresh
             for i, bitmap in bitmaps_of_rows(words, counts):
                 answer = everything if counts[i] == rows else bitmap
                 for query_id in layout.numbers[by_row[edges[first + i] : edges[first + i + 1]]].tolist():
@@ -304,8 +313,12 @@ class PredicateIndex:
         places = np.where(numbers >= 0, np.searchsorted(used, numbers), -1).astype(np.int32)
         self._selections.answer(batch.prepared, layout.selections[chosen], Masks(places, rows), out, rare)
 
+    def take_figures(self, most: int) -> dict[Expr, FactorFigures]:
+        """What became of factors that cost much since this was asked; only of so many, those that took longest."""
+        return self._selections.factors.take_figures(most)
+
     def _failed(self, batch: _Batch, layout: _Layout) -> dict[int, PenstockError]:
-        """Queries that use what a function of a user's failed to give."""
+        """Queries with a row at which what a user's function failed to give decides."""
         failed = self._selections.failed(batch.prepared, layout.selections)
         if not failed:
             return {}

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.expr.bits import Words, lowest_bit, popcount
-from penstock.expr.factors import Block
 from penstock.expr.kernel import kernel
+from penstock.expr.slots import Block
 from penstock.expr.vector_kernels import EMPTY, MIXED, Bytes, Int32s, Int64s
 
 # A mask is rare if it selects no more than one of so many rows: a list is then smaller than the same as bits.
@@ -129,6 +129,9 @@ class RareAnswers:
         """The rows of these answers, in their order."""
         answers = np.concatenate([np.empty(0, np.int32), *(found for found, _ in self._found)])
         offsets = np.concatenate([np.empty(0, np.uint32), *(found for _, found in self._found)])
+        wanted = np.zeros(len(self._selections), np.bool_)
+        wanted[chosen] = True
+        answers, offsets = answers[wanted[answers]], offsets[wanted[answers]]
         order = np.argsort(answers, kind="stable")
         counts = np.bincount(answers, minlength=len(self._selections))
         return RowLists(np.append(0, np.cumsum(counts[chosen])), offsets[order])

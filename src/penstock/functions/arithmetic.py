@@ -247,7 +247,9 @@ ARITHMETIC = {
     "neg": OperationInfo("-a", _one_number),
     "abs": OperationInfo("absolute value; the least integer stays itself", _one_number),
     "round": OperationInfo("round half away from zero, optionally to a constant number of digits", _round),
-    "trunc": OperationInfo("cut off toward zero, optionally behind a constant number of digits", _trunc),
+    "trunc": OperationInfo(
+        "cut off toward zero, optionally behind a constant number of digits", _trunc, is_costly=True
+    ),
     "floor": OperationInfo("the greatest whole number that is not greater", _whole),
     "ceil": OperationInfo("the least whole number that is not less", _whole),
     "sqrt": OperationInfo("square root; NaN for negative numbers", _of_double(np.sqrt)),

@@ -84,9 +84,11 @@ def substring(text: str, start: int, length: int = 2 * _LONGEST + 2) -> str | No
 
 TEXTS = {
     "concat": OperationInfo("a || b || ...; NULL where any is NULL", _concat),
-    "like": OperationInfo("a LIKE 'pattern' with %, _ and backslash", _like),
-    "ilike": OperationInfo("LIKE that ignores case", _like),
-    "matches": OperationInfo("a SIMILAR TO pattern, which is a constant regular expression here", _matches),
+    "like": OperationInfo("a LIKE 'pattern' with %, _ and backslash", _like, is_costly=True),
+    "ilike": OperationInfo("LIKE that ignores case", _like, is_costly=True),
+    "matches": OperationInfo(
+        "a SIMILAR TO pattern, which is a constant regular expression here", _matches, is_costly=True
+    ),
     "lower": OperationInfo("in lower case", lambda arguments, call, rows: _change_case(arguments[0], lower=True)),
     "upper": OperationInfo("in upper case", lambda arguments, call, rows: _change_case(arguments[0], lower=False)),
     "length": OperationInfo("number of characters (bytes of a BINARY)", _length),
@@ -95,7 +97,7 @@ TEXTS = {
         "characters from position b, c of them; positions before 1 count, but are empty", _substring
     ),
     **{
-        name: OperationInfo(function.description, _regular)
+        name: OperationInfo(function.description, _regular, is_costly=True)
         for name, function in FUNCTIONS.items()
         if name not in ("like", "regexp_group") and function.type.kind != "ARRAY"
     },

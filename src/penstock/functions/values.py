@@ -25,10 +25,11 @@ Implementation = Callable[[Sequence[Any], Call, int], Any]
 
 @dataclass(frozen=True, slots=True)
 class OperationInfo:
-    """One operation: what it means, in a line, and how it is computed."""
+    """One operation: what it means, in a line, and how it is computed. A costly one takes more than some 20 ns a row."""
 
     description: str
     run: Implementation
+    is_costly: bool = False
 
 
 def literal_scalar(literal: Literal) -> pa.Scalar:

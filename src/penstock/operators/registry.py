@@ -17,6 +17,8 @@ OPERATORS: dict[str, str] = {
     "join_aggregate": "penstock.operators.aggregate.over_joins",
     "query_aggregate": "penstock.operators.aggregate.over_queries",
     "resample": "penstock.operators.resample",
+    "window_functions": "penstock.operators.window_functions",
+    "union": "penstock.operators.union",
     "sparksql": "penstock.operators.sparksql",
 }
 

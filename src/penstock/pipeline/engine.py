@@ -23,7 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.cycle.commits import RESULT_SCHEMA, CommitRecord, CommitStore
-from penstock.cycle.culprits import cycle_limits
+from penstock.cycle.culprits import cycle_limits, late_cycles
 from penstock.cycle.folder import DataFolder
 from penstock.cycle.offset import Offset, offset_from_json
 from penstock.cycle.wakeup import signal
@@ -79,6 +79,7 @@ class Engine:
         self._wakeup = folder.tmp / "wakeup"  # where the planner of the newest one waits
         self.commits.queue.on_put = self.wake
         self._committing = threading.Lock()
+        self._ran_s: float | None = None  # when the tasks of the last cycle had ended
         self.spark: SparkSession | None = None
         self._equipped: SparkSession | None = None  # the session that has our functions
         self._scratch = folder.tmp / "spark"
@@ -148,6 +149,7 @@ class Engine:
             .option("start", orjson.dumps(start.to_json()).decode())
             .option("parallelism", str(self.spark.sparkContext.defaultParallelism))
             .option("cycle_interval_ms", str(self.settings.cycle_interval_ms))
+            .option("late_cycles", str(late_cycles(self.settings)))
             .option("shrink", str(self._shrink))
             .option("wakeup", str(self._wakeup))
             .options(**{name: str(limit) for name, limit in cycle_limits(self.settings).items()})
@@ -175,7 +177,10 @@ class Engine:
         offsets = orjson.loads(header)
         start, end = offset_from_json(offsets["start"]), offset_from_json(offsets["end"])
         results = results.filter(pc.not_equal(kinds, "cycle")).cast(RESULT_SCHEMA)
-        info = {"ms": round((time.monotonic() - began) * 1000, 1)}
+        info = {"ms": round((time.monotonic() - began) * 1000, 1), "tasks": offsets["tasks"]}
+        if self._ran_s is not None:  # between two cycles' tasks: commit, planning, and waiting for rows
+            info["between_ms"] = round((began - self._ran_s) * 1000, 1)
+        self._ran_s = time.monotonic()
         with self._committing:
             if query != self._starts:
                 # Its tasks went on after it was abandoned. The streaming query after it plans the same rows again.

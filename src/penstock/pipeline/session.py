@@ -113,6 +113,9 @@ def start_session(settings: Settings, scratch: Path, train: Path | None = None) 
         "spark.worker.cleanup.enabled": "true",
         "spark.log.level": "ERROR",
     }
+    if cores is not None:
+        # Spark takes turns among all idle workers of a pool, and each one of cycles keeps an index of all selections.
+        conf["spark.python.factory.idleWorkerMaxPoolSize"] = str(cores)
     if not settings.spark_master.startswith("local["):
         conf.update(_executor_settings(settings.spark_master))
     if settings.spark_master.startswith("local"):

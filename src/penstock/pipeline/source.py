@@ -75,6 +75,7 @@ class CycleReader(DataSourceStreamReader):
                 int(self._options["fill_max_rows"]),
                 int(self._options["cycle_interval_ms"]) / 1000,
                 int(self._options["answer_read_max_rows"]),
+                int(self._options["late_cycles"]),
             )
             folder = DataFolder(Path(self._options["folder"]))
             self._planner_object = Planner(folder, limits, shrink=int(self._options["shrink"]))

@@ -11,6 +11,7 @@ from pyspark.sql.datasource import InputPartition
 
 from penstock.catalog.state import CatalogState
 from penstock.cycle.cut import FillPiece, fill_pieces
+from penstock.cycle.late import late_pieces
 from penstock.cycle.offset import Offset
 from penstock.operators.base.blocks import BLOCK_ROWS
 from penstock.operators.join.steps.units import JoinUnit, join_units
@@ -22,14 +23,15 @@ TASK_MIN_ROWS = 30_000
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A run of rows of one table: new ones for all queries, or old ones for those that fill."""
+    """A run of rows of one table: new ones for all queries, or old ones for those that fill or stand behind."""
 
-    kind: Literal["live", "fill"]
+    kind: Literal["live", "fill", "late"]
     table_id: int
     first: int
     end: int
     slices: tuple[Slice, ...]
     spans: tuple[tuple[int, int, int], ...] = ()
+    low: bool = True  # whether queries that may stand behind take part
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,7 @@ class CycleTask(InputPartition):
     joins: tuple[JoinUnit, ...] = ()
     skipped: Exclusions = Exclusions()
     limits: WorkerLimits = WorkerLimits()
+    tasks: int = 1  # of the cycle, which the first one reports
 
     def __post_init__(self) -> None:
         super().__init__(None)
@@ -82,9 +85,15 @@ def cycle_tasks(
     readable = sorted((t, e) for t, e in end.data.items() if t not in skipped.tables)
     fresh = [(t, start.data.get(t, 0), e) for t, e in readable if e > start.data.get(t, 0)]
     pieces = [p for p in fill_pieces(start, end, state) if p.table_id not in skipped.tables]
-    total = sum(e - s for _, s, e in fresh) + sum(p.end - p.first for p in pieces)
+    late = [p for p in late_pieces(start.data, start.late, end.late) if p[0] not in skipped.tables]
+    total = sum(e - s for _, s, e in (*fresh, *late)) + sum(p.end - p.first for p in pieces)
     size = max(TASK_MIN_ROWS, -(-total // parallelism))
-    units = [Unit("live", t, lo, hi, listed.files(t, lo, hi)) for t, s, e in fresh for lo, hi in _cut(s, e, size)]
+    units = [
+        Unit("live", t, lo, hi, listed.files(t, lo, hi), low=end.late is None)
+        for t, s, e in fresh
+        for lo, hi in _cut(s, e, size)
+    ]
+    units += [Unit("late", t, lo, hi, listed.files(t, lo, hi)) for t, s, e in late for lo, hi in _cut(s, e, size)]
     units += [_fill_unit(listed, p, lo, hi) for p in pieces for lo, hi in _cut(p.first, p.end, size)]
     root = str(log.parent)
     tasks = [CycleTask(root, end.journal, group) for group in _pack(units, size)] or [CycleTask(root, end.journal, ())]
@@ -92,6 +101,7 @@ def cycle_tasks(
     for task in tasks:
         task.skipped, task.limits = skipped, limits
     _add_joins(tasks, join_units(listed, start, end, state, parallelism), parallelism)
+    tasks[0].tasks = len(tasks)
     return tasks
 
 

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from penstock.server.http.decode import ARROW, CSV, JSON, NDJSON, PARQUET
 
 Strategy = Literal["complete", "partial", "none", "auto"]
+Priority = Literal["high", "normal", "low"]
 
 
 class Strict(BaseModel):
@@ -66,6 +67,10 @@ class NewQueryBody(Strict):
     description: str | None = Field(default=None, examples=["too much gas"])
     owner: str | None = Field(default=None, description="the caller, if not given", examples=["ada"])
     strategy: Strategy | None = Field(default=None, description="how the answer is kept; auto: whatever is cheapest")
+    priority: Priority | None = Field(default=None, description="high, normal (if not given) or low")
+    bounded: bool | str | None = Field(
+        default=None, description="refuse a state that may grow without end, or beyond a size", examples=["64 MB"]
+    )
 
 
 class NewQueries(Strict):
@@ -86,6 +91,7 @@ class QueryChange(Strict):
     description: str | None = Field(default=None, description="empty: none any more", examples=["too much gas"])
     owner: str | None = Field(default=None, examples=["ada"])
     strategy: Strategy | None = Field(default=None, description="how the answer is kept; auto: whatever is cheapest")
+    priority: Priority | None = Field(default=None, description="high, normal or low")
 
 
 class SignIn(Strict):
@@ -120,13 +126,17 @@ class AnswerColumn(BaseModel):
 
 
 class AnswerBody(BaseModel):
-    """Rows, the cycle they stand for, its NOW, and from when on they are complete (null: the whole window)."""
+    """Rows, the cycle they stand for, its NOW, from when on they are complete (null: the whole window), and before when they are final."""
 
     columns: list[AnswerColumn]
     rows: list[list[Any]] = Field(examples=[[["north gate", 37.5]]])
     cycle: int | None = Field(examples=[184])
     now: str | None = Field(examples=["2026-01-05T12:00:00.000000Z"])
     complete_from: str | None = Field(examples=[None])
+    final_to: str | None = Field(
+        description="no later reading changes rows before it; null: none is final",
+        examples=["2026-01-05T11:59:00.000000Z"],
+    )
     done: str | None = Field(description="what a statement without rows did", examples=[None])
     notices: list[str] = Field(examples=[[]])
 

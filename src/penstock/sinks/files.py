@@ -23,7 +23,7 @@ from penstock.damage import free_name
 from penstock.disk_sync import sync_folder
 from penstock.sensors.options import duration, one_of
 from penstock.sinks.base import Kind, Option, Outlet, Place, SinkBatch
-from penstock.sinks.options import CHANGES, size
+from penstock.sinks.options import CHANGES, ROWS, size
 from penstock.streams.log.atomic_file import make_folder, store, sweep
 
 _log = logging.getLogger("penstock.sinks")
@@ -254,6 +254,7 @@ KIND = Kind(
         Option("max_age", "5 MINUTES", "A file is finished so long after its first row came.", _age),
         Option("compression", "zstd", "zstd, snappy or none.", one_of("zstd", "snappy", "none")),
         CHANGES,
+        ROWS,
     ),
     open=Files,
     target=lambda options: str(options["folder"]),

@@ -23,7 +23,7 @@ from penstock.json_rows import row_objects
 from penstock.sensors.mqtt_client import ACCESS, BrokerUrl, CheckedClient, parse_url
 from penstock.sensors.options import flag, one_of
 from penstock.sinks.base import Kind, Option, Outlet, Place, SinkBatch, delivery_failed
-from penstock.sinks.options import CHANGES, TIMEOUT, require_columns, required_text
+from penstock.sinks.options import CHANGES, ROWS, TIMEOUT, require_columns, required_text
 from penstock.types import Field
 
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
@@ -158,6 +158,7 @@ KIND = Kind(
         *ACCESS,
         TIMEOUT,
         CHANGES,
+        ROWS,
     ),
     open=Mqtt,
     target=lambda options: f"{options['url']} {options['topic']}",

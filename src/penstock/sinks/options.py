@@ -7,12 +7,18 @@ from collections.abc import Callable, Iterable, Sequence
 
 from penstock.errors import error, suggest
 from penstock.sensors.base import Option
-from penstock.sensors.options import duration, flag, whole_number
+from penstock.sensors.options import duration, flag, one_of, whole_number
 
 _UNITS = {"": 1, "B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30}
 
 CHANGES = Option(
     "changes", "false", "Send net changes with a column `op`, + or -, as SUBSCRIBE WITH CHANGES does.", flag
+)
+ROWS = Option(
+    "rows",
+    "entered",
+    "entered: each row that enters the answer. final: each row once, when no later reading can change it.",
+    one_of("entered", "final"),
 )
 TIMEOUT = Option("timeout", "10 SECONDS", "How long one attempt may take.", lambda text: seconds(text, 0.1, 60))
 BATCH_ROWS = Option(

@@ -19,7 +19,7 @@ from penstock.json_rows import json_value, unique_names
 from penstock.sensors.address_rules import Targets
 from penstock.sensors.options import flag
 from penstock.sinks.base import Kind, Option, Outlet, Place, SinkBatch, delivery_failed
-from penstock.sinks.options import TIMEOUT, address, names, require_columns, required_text
+from penstock.sinks.options import ROWS, TIMEOUT, address, names, require_columns, required_text
 from penstock.types import Field
 
 POSITIONS = "penstock_sinks"
@@ -184,6 +184,7 @@ KIND = Kind(
         Option("table", None, "The table, perhaps with its schema: public.alarms.", required_text),
         Option("key", "", "Columns that tell rows apart; a row with a known key takes the old one's place.", names),
         Option("create", "true", "Whether to create the table where it is missing.", flag),
+        ROWS,
         TIMEOUT,
     ),
     open=Postgres,

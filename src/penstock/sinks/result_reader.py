@@ -10,6 +10,7 @@ import contextlib
 import logging
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Protocol
@@ -119,10 +120,18 @@ CHUNK_BYTES = 8 << 20
 SKIPPED_AT_ONCE = 1000
 
 
+@dataclass(frozen=True, slots=True)
+class WantedRows:
+    """Rows that enter; or net changes; or rows when they are final."""
+
+    changes: bool = False
+    final: bool = False
+
+
 class Queries(Protocol):
     """What sinks need of the standing queries; `queries` brings it."""
 
-    def subscribe(self, name: str, from_cycle: int | None, changes: bool) -> Subscription: ...
+    def subscribe(self, name: str, from_cycle: int | None, changes: bool, final: bool = False) -> Subscription: ...
 
     def answer(self, name: str) -> Event:
         """The whole answer as of the last cycle."""
@@ -157,10 +166,10 @@ class Reader(_Subscriber):
     """Batches of a query after a cycle, in order. One thread uses it, except `close`."""
 
     def __init__(
-        self, queries: Queries, query: str, changes: bool, backlog: Backlog, keep: int, begin: int | None
+        self, queries: Queries, query: str, wanted: WantedRows, backlog: Backlog, keep: int, begin: int | None
     ) -> None:
         super().__init__(queries, query)
-        self._changes = changes
+        self._wanted = wanted
         self._backlog = backlog
         self._delivered = begin
         self._behind_at = max(1, keep // 4)
@@ -236,7 +245,8 @@ class Reader(_Subscriber):
         last = self._queries.last_cycle()
         if self._at is not None and self._at > last:
             self._miss(f"the data folder is at cycle {last}, before what was delivered")
-        return self._queries.subscribe(self._query, None if self._at is None else self._at + 1, self._changes)
+        since = None if self._at is None else self._at + 1
+        return self._queries.subscribe(self._query, since, self._wanted.changes, self._wanted.final)
 
     def _miss(self, why: str) -> None:
         self.gaps += 1

@@ -35,7 +35,7 @@ from penstock.settings import Settings
 from penstock.sinks.base import Outlet, Place, SinkBatch
 from penstock.sinks.files import Files
 from penstock.sinks.registry import read_kind
-from penstock.sinks.result_reader import AnswerReader, Backlog, Queries, Reader
+from penstock.sinks.result_reader import AnswerReader, Backlog, Queries, Reader, WantedRows
 from penstock.streams.log.atomic_file import make_folder, store, sweep
 
 _log = logging.getLogger("penstock.sinks")
@@ -163,9 +163,9 @@ class SinkFollower:
             if isinstance(outlet, Files) and outlet.is_damaged:
                 begin = outlet.position()  # rows that it had and lost are delivered again
         backlog = Backlog(self._folder / "backlog", self._settings.sink_backlog_mb << 20)
-        changes = bool(options.get("changes", False))
+        wanted = WantedRows(bool(options.get("changes", False)), options.get("rows") == "final")
         keep = max(2, self._settings.cycles_keep)
-        self._reader = Reader(self._queries, self.sink.query, changes, backlog, keep, begin)
+        self._reader = Reader(self._queries, self.sink.query, wanted, backlog, keep, begin)
         self._reader.gaps += begin is None and position.is_damaged
         return self._reader
 

@@ -21,7 +21,7 @@ from penstock.clock import SECOND, format_timestamp
 from penstock.json_rows import row_objects
 from penstock.sensors.address_rules import Targets
 from penstock.sinks.base import Kind, Option, Outlet, Place, SinkBatch, delivery_failed
-from penstock.sinks.options import BATCH_ROWS, CHANGES, TIMEOUT, address
+from penstock.sinks.options import BATCH_ROWS, CHANGES, ROWS, TIMEOUT, address
 
 SIGNATURE = "Penstock-Signature"
 _SHOWN_CHARS = 200
@@ -136,6 +136,7 @@ KIND = Kind(
         TIMEOUT,
         BATCH_ROWS,
         CHANGES,
+        ROWS,
         Option("proxy", "", "Address of an HTTP proxy. Empty: none."),
     ),
     open=Webhook,

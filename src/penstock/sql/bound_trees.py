@@ -65,6 +65,11 @@ def branches(query: exp.Expr) -> list[exp.Expr]:
     return [query]
 
 
+def window_functions(tree: exp.Expr) -> list[exp.Window]:
+    """The window functions that an expression has itself, not those of its subqueries."""
+    return [node for node in tree.walk(prune=lambda n: isinstance(n, exp.Query)) if isinstance(node, exp.Window)]
+
+
 def call_of(name: str, *arguments: exp.Expr) -> exp.Expr:
     return exp.Anonymous(this=name, expressions=list(arguments))
 

@@ -6,6 +6,7 @@ Tokens come in, the trees of `nodes` go out.
 from __future__ import annotations
 
 from collections.abc import Collection
+from itertools import pairwise
 from typing import Any
 
 from sqlglot import exp
@@ -40,6 +41,7 @@ class ClauseParser(Cursor):
     parameters: Parameters
     # AS OF edges (a number: a cycle) by the place of their first token: sqlglot may read a table twice.
     moments: dict[int, tuple[Token, WindowEdge | int]]
+    finals: dict[int, Token]  # FINAL behind a table, in the same way
 
     # -- durations: `10 SECONDS`, `1 HOUR 30 MINUTES`, `INTERVAL '5 minutes'`, and `'1h30m'` where nothing else may stand
 
@@ -176,6 +178,9 @@ class ClauseParser(Cursor):
         # Else WITHIN would be another name for the table before it.
         if self.peek("WITHIN") and self._next.token_type == TokenType.NUMBER:
             return None
+        if self._curr.token_type == TokenType.VAR and self.peek("FINAL") and self._ends_or_as_of(self._index + 1):
+            self.finals[self._index] = self._curr
+            self.skip()
         if self.peek("PER", "WINDOW"):
             return None
         if not self.peek("AS", "OF") or self._index + 2 >= self._tokens_size:
@@ -184,6 +189,11 @@ class ClauseParser(Cursor):
         self.take("AS", "OF")
         self.moments[place] = (first, self.moment())
         return None
+
+    def _ends_or_as_of(self, place: int) -> bool:
+        """Whether the statement ends at a token, or AS OF stands there: elsewhere FINAL is a name."""
+        following = [token.text.upper() for token in self._tokens[place : place + 2]]
+        return not following or following[0] == ";" or following == ["AS", "OF"]
 
     def moment(self) -> WindowEdge | int:
         """What stands behind AS OF: a time, NOW - d, or the number of a cycle."""
@@ -264,18 +274,49 @@ class ClauseParser(Cursor):
 
     def _parse_window_or_join(self) -> tuple[str, Any]:
         directed = self._curr.text.upper() == "DWINDOW"
-        if not directed and self._next.token_type not in (TokenType.EQ, TokenType.L_PAREN):
+        named = self._next.token_type not in (TokenType.EQ, TokenType.L_PAREN) and not self._stands_path(1)
+        if not directed and named:
             return "windows", self._parse_window_clause()
-        pairs = [self._parse_window_join()]
+        pairs = self._parse_window_join()
         while self._curr.token_type == TokenType.AND and self._next.token_type == TokenType.WINDOW:
             self._advance()
-            pairs.append(self._parse_window_join())
+            pairs += self._parse_window_join()
         return "window_joins", WindowJoins(expressions=pairs)
 
-    def _parse_window_join(self) -> WindowJoin:
+    def _stands_path(self, ahead: int) -> bool:
+        """Whether PATH ( stands so many tokens ahead; a stream may have that name, too."""
+        tokens = self._tokens[self._index + ahead : self._index + ahead + 2]
+        return [token.text.upper() for token in tokens] == ["PATH", "("]
+
+    def _parse_path(self, first: Token, directed: bool) -> list[WindowJoin]:
+        """`PATH(a, b, c) = w [BOTH WAYS]`: a window between each stream and the next."""
+        self._advance()
+        names = [name for name, _ in self.listed(lambda: self.name("the name of a stream"))]
+        if len(names) < 2:
+            raise self.fail(error("syntax_error", detail="a path has at least two streams: PATH(a, b, c)"), first)
+        self.need("=")
+        high = self.duration()
+        if high < 0:
+            raise self.fail(error("invalid_window", detail="a window cannot be negative"), first)
+        both_ways = self.take("BOTH", "WAYS")
+        if both_ways and not directed:
+            hint = "WINDOW PATH(a, b) is the same in both directions; leave BOTH WAYS out, or write DWINDOW"
+            raise self.fail(error("invalid_window", detail="BOTH WAYS needs a direction", hint=hint), first)
+        both_ways = both_ways and high > 0  # all at the same time is in order both ways
+        low = 0 if directed and not both_ways else -high
+        pairs = []
+        for names_of_pair in pairwise(names):
+            left, right = (exp.Identifier(this=name, quoted=True) for name in names_of_pair)
+            join = WindowJoin(left=left, right=right, low=str(low), high=str(high), both_ways=both_ways)
+            pairs.append(mark(join, first, self._prev))
+        return pairs
+
+    def _parse_window_join(self) -> list[WindowJoin]:
         first = self._curr
         directed = first.text.upper() == "DWINDOW"
         self._advance()
+        if self._stands_path(0):
+            return self._parse_path(first, directed)
         names: list[exp.Identifier] = []
         if self._curr.token_type == TokenType.L_PAREN:
             listed = self.listed(lambda: self.name("the name of a stream"))
@@ -298,7 +339,7 @@ class ClauseParser(Cursor):
             raise self.fail(error("invalid_window", detail=detail, hint=hint), first)
         left, right = names or (None, None)
         join = WindowJoin(left=left, right=right, low=str(low), high=str(high))
-        return mark(join, first, self._prev)
+        return [mark(join, first, self._prev)]
 
     # -- WITH ERROR and WITHIN n PERCENT [WITH BOUNDS] behind a question, PER WINDOW behind a subquery
 

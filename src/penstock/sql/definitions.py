@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from penstock.catalog.model import TIME_COLUMN, Deduplicate, Function, StreamColumn, StreamType, Table, TableOptions
@@ -10,7 +11,7 @@ from penstock.errors import PenstockError, error, suggest
 from penstock.sql import statements as st
 from penstock.sql.dialect import PenstockParser
 from penstock.sql.functions import CALLS
-from penstock.sql.grammar.queries import strategy_named
+from penstock.sql.grammar.queries import priority_named, strategy_named
 from penstock.sql.positions import Span
 from penstock.sql.spark.text_check import known_functions
 from penstock.sql.values import duration_us
@@ -128,10 +129,7 @@ def bind_create_function(statement: st.CreateFunction) -> Function:
 
 def bind_add_column(statement: st.AddColumn, state: CatalogState) -> tuple[Table, Field, bool]:
     """The table, the new column and whether it is a field of the stream."""
-    table = state.tables.get(statement.table)
-    if table is None:
-        hint = suggest(statement.table, state.tables)
-        statement.fail(statement.name_at, error("table_not_found", table=statement.table, hint=hint))
+    table = _table_of(statement, state)
     if statement.stream is not None and (table.stream is None or table.stream.name != statement.stream):
         known = [table.stream.name] if table.stream is not None else []
         hint = suggest(statement.stream, known) or "leave out what stands before the dot for a static column"
@@ -170,6 +168,7 @@ TABLE_OPTIONS = {
     "retention": "a duration, or 'forever'",
     "idle": "a duration",
     "max_ahead": "a duration",
+    "lateness": "a duration",
     "always_on": "true or false",
     "discover": "true or false",
 }
@@ -194,7 +193,39 @@ def table_options(statement: st.CreateTable, has_stream: bool, deduplicate: Dedu
             found[key] = value
         except PenstockError as failure:
             raise statement.source.point(failure, option.at) from None
+    if found.get("lateness_us") is not None and found.get("time") != "valid":
+        at = next(option.at for option in statement.options if option.name == "lateness")
+        raise statement.source.point(no_lateness(), at)
     return TableOptions(**found, deduplicate=deduplicate)
+
+
+def no_lateness() -> PenstockError:
+    """The error for a lateness of a table that gives the times itself."""
+    detail = "only a table with time = 'valid' has readings that come late"
+    return error("invalid_option", option="lateness", detail=detail, hint="leave it out: the log gives the times")
+
+
+def bind_alter_lateness(statement: st.AlterLateness, state: CatalogState) -> tuple[Table, int]:
+    """The table and its new lateness. Raises invalid_option, pointing at the option."""
+    table = _table_of(statement, state)
+    try:
+        if statement.option.name != "lateness":
+            hint = suggest(statement.option.name, ["lateness"]) or "lateness is what can be changed"
+            raise error("not_supported", feature=f"ALTER TABLE SET {statement.option.name}", hint=hint)
+        if table.options.time != "valid":
+            raise no_lateness()
+        _, us = _value(statement.option)
+    except PenstockError as failure:
+        raise statement.source.point(failure, statement.option.at) from None
+    return table, int(us)
+
+
+def _table_of(statement: st.AddColumn | st.AlterLateness, state: CatalogState) -> Table:
+    table = state.tables.get(statement.table)
+    if table is None:
+        hint = suggest(statement.table, state.tables)
+        statement.fail(statement.name_at, error("table_not_found", table=statement.table, hint=hint))
+    return table
 
 
 def _value(option: st.StatementOption) -> tuple[str, Any]:
@@ -216,7 +247,7 @@ def _value(option: st.StatementOption) -> tuple[str, Any]:
         us = duration_us(text.removeprefix("interval").strip().replace("'", ""))
     except PenstockError as failure:
         raise _bad(name, option.value, failure.hint) from None
-    if us <= 0 and not (name == "max_ahead" and us == 0):
+    if us < 0 or (us == 0 and name not in ("max_ahead", "lateness")):
         raise _bad(name, option.value, "it has to be above zero")
     return f"{name}_us", us
 
@@ -227,12 +258,12 @@ def _bad(name: str, value: str, hint: str | None) -> PenstockError:
 
 # -- WITH (...) of CREATE QUERY: owner, description, and how its answer is stored
 
-QUERY_OPTIONS = ("description", "owner", "strategy")
+QUERY_OPTIONS = ("description", "owner", "priority", "strategy", "bounded")
 
 
-def query_facts(statement: st.CreateQuery) -> dict[str, str | None]:
-    """Owner, description and strategy, as far as they are given. Raises invalid_option, pointing at the option."""
-    found: dict[str, str | None] = {}
+def query_facts(statement: st.CreateQuery) -> dict[str, Any]:
+    """The options, as far as they are given. Raises invalid_option, pointing at the option."""
+    found: dict[str, Any] = {}
     for option in statement.options:
         name, text = option.name, option.value.strip()
         try:
@@ -241,7 +272,32 @@ def query_facts(statement: st.CreateQuery) -> dict[str, str | None]:
                 raise error("invalid_option", option=name, detail="there is no such option", hint=hint)
             if name in found:
                 raise error("invalid_option", option=name, detail="it is given twice")
-            found[name] = strategy_named(text) if name == "strategy" else text or None
+            found[name] = _query_fact(name, text)
         except PenstockError as problem:
             raise statement.source.point(problem, option.at) from None
     return found
+
+
+def _query_fact(name: str, text: str) -> Any:
+    if name == "strategy":
+        return strategy_named(text)
+    if name == "priority":
+        return priority_named(text)
+    return bounded_named(text) if name == "bounded" else text or None
+
+
+_SIZES = {"kb": 1 << 10, "mb": 1 << 20, "gb": 1 << 30}
+
+
+def bounded_named(text: str) -> int | None:
+    """What `bounded` promises, as definitions store it: bytes, 0 for any number of them, None for no promise. Raises invalid_option."""
+    word = text.strip("'").strip().lower()
+    if word in ("true", "on", "yes"):
+        return 0
+    if word in ("false", "off", "no"):
+        return None
+    size = re.fullmatch(r"(\d+) *([kmg]b)", word)
+    if size is None or int(size[1]) == 0:
+        hint = "bounded = true, or the most that the state may take: bounded = '64 MB'"
+        raise error("invalid_option", option="bounded", detail=f'"{text}" is not true, false or a size', hint=hint)
+    return int(size[1]) * _SIZES[size[2]]

@@ -77,6 +77,7 @@ class PenstockParser(ClauseParser):
         self.sql = text
         self.parameters = parameters or Parameters()
         self.moments = {}
+        self.finals = {}
 
     def load(self, tokens: list[Token]) -> None:
         """Stand before the first token of one statement."""
@@ -90,6 +91,7 @@ class PenstockParser(ClauseParser):
         """A SELECT with everything that may belong to it."""
         first = self.here
         self.moments.clear()
+        self.finals.clear()
         found = self._parse_query_modifiers(self._parse_set_operations(self._parse_select()))
         if isinstance(found, exp.Subquery):
             found = found.unnest() if not found.args.get("alias") else found

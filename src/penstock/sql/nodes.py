@@ -95,9 +95,12 @@ class BeginEnds(exp.Expression):
 
 
 class WindowJoin(exp.Expression):
-    """One pair of a W-join: low <= right.ts - left.ts <= high, in microseconds. No names: every pair."""
+    """One pair of a W-join: low <= right.ts - left.ts <= high, in microseconds. No names: every pair.
 
-    arg_types = {"left": False, "right": False, "low": True, "high": True}
+    Pairs with `both_ways` are a path: all of them in order, or all of them in the opposite order.
+    """
+
+    arg_types = {"left": False, "right": False, "low": True, "high": True, "both_ways": False}
 
 
 class WindowJoins(exp.Expression):
@@ -117,6 +120,7 @@ class Const(exp.Expression, exp.Condition):
 
 
 _BETWEEN_STREAMS = "between_streams"
+_EITHER_WAY = "either_way"
 
 
 def between_streams(node: exp.Expr) -> exp.Expr:
@@ -127,3 +131,13 @@ def between_streams(node: exp.Expr) -> exp.Expr:
 
 def is_between_streams(node: exp.Expr) -> bool:
     return bool(node._meta and node.meta.get(_BETWEEN_STREAMS))
+
+
+def either_way(node: exp.Expr) -> exp.Expr:
+    """Mark the condition that BOTH WAYS made: a plan with a branch for each direction has it in its bounds."""
+    node.meta[_EITHER_WAY] = True
+    return node
+
+
+def is_either_way(node: exp.Expr) -> bool:
+    return bool(node.meta.get(_EITHER_WAY))

@@ -30,6 +30,7 @@ _SECOND_US = 1_000_000
 _CLAUSES = (
     ("distinct", "DISTINCT"),
     ("having", "HAVING"),
+    ("qualify", "QUALIFY"),
     ("order", "ORDER BY"),
     ("limit", "LIMIT"),
     ("offset", "OFFSET"),
@@ -86,8 +87,13 @@ def _plan(statement: CreateRollup, state: CatalogState) -> AggregatePlan:
 
 def _check_plan(statement: CreateRollup, bound: BoundQuery, plan: AggregatePlan) -> None:
     if plan.panes is not None or any(plan.own_windows):
-        feature = "TUMBLE or SLIDE in a rollup" if plan.panes is not None else "a window of an aggregate in a rollup"
+        feature = (
+            "TUMBLE, SLIDE or SESSION in a rollup" if plan.panes is not None else "a window of an aggregate in a rollup"
+        )
         failure = error("not_supported", feature=feature, hint="EVERY says how time is cut")
+        statement.fail(statement.select.source.span, failure)
+    if plan.over:
+        failure = error("not_supported", feature="a window function in a rollup", hint=_KEPT)
         statement.fail(statement.select.source.span, failure)
     items = list(zip(plan.outputs, bound.query.expressions, strict=True))
     for place, call in enumerate(plan.aggregates):

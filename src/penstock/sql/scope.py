@@ -76,15 +76,18 @@ class BoundSource:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PaneEdges:
-    """TUMBLE or SLIDE of a SELECT: what stands for both edges of a row's window, and its measures in microseconds.
+    """TUMBLE, SLIDE or SESSION of a SELECT: what stands for both edges of a row's window, and its measures in microseconds.
 
-    Windows of LANDMARK have none; they begin at readings that satisfy a condition.
+    `key` stands in GROUP BY. With `session_us` the window is a session, and width and step are those of the pieces that it consists of.
+    Windows of LANDMARK have none of that: they begin at readings that satisfy a condition.
     """
 
     start: exp.Expr
     end: exp.Expr
     width_us: int
     step_us: int
+    key: exp.Expr
+    session_us: int = 0
     landmark: exp.Expr | None = None
 
 

@@ -164,6 +164,14 @@ class AddColumn(Statement):
 
 
 @dataclass(frozen=True, slots=True)
+class AlterLateness(Statement):
+    """How much older than the newest reading of a table a reading may be from now on."""
+
+    table: str
+    option: StatementOption
+
+
+@dataclass(frozen=True, slots=True)
 class Drop(Statement):
     """One name or several of a kind; for queries also all with a name like a pattern."""
 
@@ -204,6 +212,7 @@ class Select(Statement):
     query: exp.Query
     sql: str
     as_of: AsOf | None = None
+    final_at: Span | None = field(repr=False, compare=False, default=None)  # where FINAL stands, if it does
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,10 +264,10 @@ class ResumeQuery(Statement):
 
 @dataclass(frozen=True, slots=True)
 class DescribeQuery(Statement):
-    """Another owner, description or strategy of a query; None: no owner, no description, or the cheapest strategy."""
+    """Another owner, description, strategy or priority of a query; None: no owner, no description, or the cheapest strategy."""
 
     name: str
-    fact: Literal["owner", "description", "strategy"]
+    fact: Literal["owner", "description", "strategy", "priority"]
     value: str | None
 
 
@@ -301,6 +310,7 @@ class Subscribe(Statement):
     name: str
     changes: bool = False
     from_cycle: int | None = None
+    final_at: Span | None = field(repr=False, compare=False, default=None)  # where FINAL stands, if it does
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,13 @@ from penstock.expr.user_aggregates import check_aggregate
 from penstock.expr.user_functions import check_function
 from penstock.sensors.registry import check_addresses, validate_connector, validate_table
 from penstock.sql import statements as st
-from penstock.sql.definitions import bind_add_column, bind_create_function, bind_create_stream_type, bind_create_table
+from penstock.sql.definitions import (
+    bind_add_column,
+    bind_alter_lateness,
+    bind_create_function,
+    bind_create_stream_type,
+    bind_create_table,
+)
 from penstock.sql.rollups import bind_create_rollup
 from penstock.sql.row_changes import bind_delete, bind_insert, bind_update
 from penstock.statements.query_statements import stored
@@ -75,6 +81,12 @@ def add_column(session: Session, statement: st.AddColumn) -> Result:
     catalog = session.catalog
     table, column, to_stream = bind_add_column(statement, catalog.state)
     catalog.add_column(table.name, column, to_stream)
+    return done("ALTER TABLE")
+
+
+def alter_lateness(session: Session, statement: st.AlterLateness) -> Result:
+    table, lateness_us = bind_alter_lateness(statement, session.catalog.state)
+    session.catalog.change_lateness(table.name, lateness_us, session.log.newest_us)
     return done("ALTER TABLE")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,9 @@ from penstock.catalog.definition_json import quarantined_by
 from penstock.catalog.journal import JournalReader
 from penstock.catalog.model import QueryDefinition, Table
 from penstock.clock import format_timestamp
-from penstock.operators.base.view import view_of
+from penstock.errors import PenstockError
+from penstock.operators.base.finality import FinalRows, final_to, final_words
+from penstock.operators.base.view import classify, view_of
 from penstock.operators.select.storage_choice import SLEEPS
 from penstock.sql.plan import Plan, evaluated_by_spark
 from penstock.statements.session import Session
@@ -42,6 +45,7 @@ def describe_table(table: Table) -> dict[str, Any]:
             "retention": format_duration(options.retention_us) if options.retention_us else None,
             "idle": format_duration(options.idle_us),
             "max_ahead": format_duration(options.max_ahead_us),
+            "lateness": format_duration(options.lateness_us) if options.lateness_us is not None else None,
             "always_on": options.always_on,
             "discover": options.discover,
         },
@@ -61,8 +65,8 @@ def describe_queries(session: Session) -> list[dict[str, Any]]:
 
 def as_told(facts: dict[str, Any]) -> dict[str, Any]:
     """The same with times as the API writes them."""
-    last_us = facts["last_invoked"]
-    return {**facts, "last_invoked": format_timestamp(last_us) if last_us is not None else None}
+    times = {name: facts[name] for name in ("last_invoked", "final_to")}
+    return {**facts, **{name: format_timestamp(us) if us is not None else None for name, us in times.items()}}
 
 
 def describe_query(session: Session, definition: QueryDefinition) -> dict[str, Any]:
@@ -73,12 +77,20 @@ def describe_query(session: Session, definition: QueryDefinition) -> dict[str, A
 def _describe_query(session: Session, definition: QueryDefinition, answer: QueryState | None) -> dict[str, Any]:
     plan = session.standing.plan_of(definition)
     view = view_of(plan.operator)
-    failure = session.standing.store.evaluations.failure(definition.id)
+    store = session.standing.store
+    failure = store.evaluations.failure(definition.id)
     message = answer.error if answer is not None else _reader_failure(session, definition.id)
+    below = [store.answers[branch] for branch in definition.branches if branch in store.answers]
+    message = message or next((branch.error for branch in below if branch.error is not None), None)
     message = failure.message if message is None and failure is not None else message
     message = definition.quarantined or message
-    state, filled = _state(session, definition, plan, answer, message)
-    kept = answer is not None or plan.spark is not None
+    answered = answer is not None or bool(below)
+    state, filled = _state(session, definition, plan, answered, message)
+    behind = session.standing.behind(definition) if answer is not None else None
+    if state in ("RUNNING", "FINISHED") and behind is not None:
+        state = "LAGGING"
+    kept = answered or plan.spark is not None
+    known = classify(plan, session.catalog.state)
     memory = (
         session.standing.memory_of(definition.id) + session.on_demand.trees.memory_of(definition.id) if kept else None
     )
@@ -94,10 +106,16 @@ def _describe_query(session: Session, definition: QueryDefinition, answer: Query
         "runs": view.runs(plan),
         "reason": plan.spark.reason if evaluated_by_spark(plan) and plan.spark is not None else None,
         "window": view.window(plan),
-        "matched": session.standing.store.matched(definition.id) if answer is not None else None,
+        "matched": sum(map(store.matched, definition.numbers)) if answered else None,
         "error": message,
         "strategy": session.standing.strategy_of(definition.id) if answer is not None else None,
         "strategy_asked": definition.strategy,
+        "priority": definition.priority,
+        "behind": behind.rows if behind is not None else 0,
+        "final": final_words(known.final),
+        "final_to": _final_to(session, definition, known.final),
+        "state_bound": f"{known.state.growth}: {known.state.reason}",
+        "state_limit": definition.bounded,
         "sleeping": SLEEPS if answer is not None and answer.sleeping else None,
         "memory": memory,
         "invocations": session.usage.invocations(definition.id),
@@ -108,8 +126,17 @@ def _describe_query(session: Session, definition: QueryDefinition, answer: Query
     }
 
 
+def _final_to(session: Session, definition: QueryDefinition, final: FinalRows) -> int | None:
+    """Before which time rows are final, of a query with rows that become final later."""
+    if final.when != "later" or not session.standing.store.knows(definition.id):
+        return None
+    with contextlib.suppress(PenstockError):  # it has no answer yet, or none any more
+        return final_to(final, session.standing.held(definition.name, asked=False))
+    return None
+
+
 def _state(
-    session: Session, definition: QueryDefinition, plan: Plan, answer: QueryState | None, message: str | None
+    session: Session, definition: QueryDefinition, plan: Plan, answered: bool, message: str | None
 ) -> tuple[str, tuple[float, float | None]]:
     """Its state, and what part of its history it has read, with the seconds left where they can be told."""
     whole = (1.0, None)
@@ -117,7 +144,7 @@ def _state(
         return "FAILED", whole
     if definition.paused:
         return "PAUSED", whole
-    if plan.kernel is not None and answer is None:
+    if (plan.kernel is not None or plan.branches) and not answered:
         return "STARTING", (0.0, None)
     if message is not None:
         return "FAILED", whole
@@ -161,7 +188,9 @@ def changes_of_query(folder: Path, query_id: int, name: str) -> list[QueryHistor
             reason = quarantined_by(entry)[query_id]
             before, changes = {**before, "paused": True, "quarantined": reason}, [("quarantined", reason)]
         elif entry.kind == "describe_query" and before and body.get("name") == name:
-            facts = [fact for fact in ("owner", "description", "strategy") if body.get(fact) != before.get(fact)]
+            facts = [
+                fact for fact in ("owner", "description", "strategy", "priority") if body.get(fact) != before.get(fact)
+            ]
             before, changes = {**before, **body}, [(fact, body.get(fact) or "none") for fact in facts]
         found += [QueryHistoryEntry(entry.at_us, entry.pos, what, detail) for what, detail in changes]
     return found

@@ -148,6 +148,7 @@ _FUNCTIONS: dict[type[st.Statement], Callable[[Session, Any], Result]] = {
     st.CreateFunction: definitions.create_function,
     st.CreateRollup: definitions.create_rollup,
     st.AddColumn: definitions.add_column,
+    st.AlterLateness: definitions.alter_lateness,
     st.Drop: definitions.drop,
     st.Insert: definitions.insert,
     st.Update: definitions.update,

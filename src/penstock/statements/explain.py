@@ -11,15 +11,19 @@ from penstock.catalog.model import QueryDefinition
 from penstock.catalog.state import CatalogState
 from penstock.errors import PenstockError
 from penstock.expr.evaluate import evaluate_static
+from penstock.expr.lazy_factors import costly_factors
 from penstock.operators.aggregate.explain import result_slice_lines, scalar_slice_lines, slice_lines
 from penstock.operators.aggregate.rollups.notices import plan_lines, rollup_lines
-from penstock.operators.base.view import filled_text, unheeded
+from penstock.operators.base.finality import worth_lines
+from penstock.operators.base.view import classify, filled_text, unheeded
+from penstock.operators.select.durability import may_wait
 from penstock.operators.sparksql.replan import with_text
 from penstock.sql import statements as st
-from penstock.sql.explain.notation import amount
+from penstock.sql.explain.notation import amount, show
 from penstock.sql.explain.plan import explain as explain_plan
+from penstock.sql.parse import parse_select
 from penstock.sql.plan import AggregatePlan, Plan, SparkPlan, StreamUse, looks_of, plan_from_json
-from penstock.sql.planning.planner import asked_of_slices, asked_once
+from penstock.sql.planning.planner import asked_of_slices, asked_once, reads_of
 from penstock.statements.descriptions import as_told, describe_query
 from penstock.statements.select import answer_once, answered_from_log, asked_of_rollup, plan_of, rolled_up
 from penstock.statements.session import Session, rows_of
@@ -41,7 +45,7 @@ def explain(session: Session, statement: st.Explain) -> Result:
         definition = state.queries.get(statement.target) or session.definition(statement.target)
         plan = _stored(definition, state)
         if statement.analyze:
-            lines = _measured(session, definition.name)
+            lines = [*_measured(session, definition.name), *_costly_conditions(session, plan)]
     elif (sliced := asked_of_slices(statement.target, state)) is not None:
         return _shown(_sliced_lines(session, sliced, statement.analyze))
     else:
@@ -55,6 +59,7 @@ def explain(session: Session, statement: st.Explain) -> Result:
         if statement.analyze:
             assert plan.spark is not None  # only cycles run kernels
             lines += _analyzed(session, plan.spark, matched)
+        lines += _new_load(session, statement.target, state)
     text = explain_plan(plan, state)
     if plan.aggregation is not None:
         lines = [*plan_lines(plan.aggregation, state), *lines]
@@ -62,9 +67,12 @@ def explain(session: Session, statement: st.Explain) -> Result:
         with session.standing.locked() as store:
             heard = [_coverage(store, use) for use in looks_of(plan)]
         lines = [
+            *worth_lines(classify(plan, state)),
             *dict.fromkeys(line for line in heard if line is not None),
+            *_priority(session, statement.target),
             *_kept(session, statement.target),
             *_ran(session, statement.target),
+            *_load_of(session, plan),
             *lines,
         ]
     return _shown([*text.splitlines(), *lines])
@@ -112,6 +120,19 @@ def _analyzed(session: Session, plan: SparkPlan, asked: AggregatePlan | None) ->
             told = [f"answered by Spark SQL, because {reason}"] if reason is not None else []
         count, cycle, seconds = found.table.num_rows, found.cycle, found.seconds
     return [*told, f"rows: {count}", f"took: {seconds * 1000:.0f} ms", f"cycle: {cycle}"]
+
+
+def _priority(session: Session, name: str) -> list[str]:
+    """The class of a query that is not normal, and whether it may stand behind the cycles."""
+    query = session.definition(name)
+    if query.priority == "normal":
+        return []
+    if query.priority == "high":
+        return ["  priority high: the last to fail where memory is short"]
+    waits = (
+        "it stands behind the cycles where these take too long" if may_wait(query) else "it takes part in every cycle"
+    )
+    return [f"  priority low: {waits}, and is the first to fail where memory is short"]
 
 
 def _kept(session: Session, name: str) -> list[str]:
@@ -189,6 +210,30 @@ def _ran(session: Session, name: str) -> list[str]:
     ]
 
 
+def _new_load(session: Session, select: st.Select, state: CatalogState) -> list[str]:
+    """What the load would be with a standing query of this text; nothing where it cannot stand or runs outside the cycle."""
+    try:
+        plan = plan_of(session, parse_select(select.sql), standing=True, state=state)
+    except PenstockError:
+        return []
+    if plan.kernel is None:
+        return []
+    functions = reads_of(plan, state)[2]
+    added = session.load.added_by(plan, functions, session.costs.users, state)
+    load = session.load.figures()["load"] or 0.0
+    new = sum(added.values())
+    units = amount(len(added), "new unit", "new units")
+    return [f"  as a standing query: load {load:.2f} + {new:.2f} for {units}, limit {session.load.limit:g}"]
+
+
+def _load_of(session: Session, plan: Plan) -> list[str]:
+    """The load of a query's units, which it may share with others, and of everything."""
+    load = session.load.figures()["load"]
+    if plan.kernel is None or load is None:
+        return []
+    return [f"  load of all queries: {load:.2f}, limit {session.load.limit:g}; by unit: penstock.units"]
+
+
 def _measured(session: Session, name: str) -> list[str]:
     """The measured cost of a standing query and, where it answers, of an invocation now, which is not counted."""
     facts = as_told(describe_query(session, session.definition(name)))
@@ -212,4 +257,27 @@ def _measured(session: Session, name: str) -> list[str]:
     lines.append(f"asked for: {amount(facts['invocations'], 'time', 'times')}{last}")
     if facts["asked_ms"]:
         lines.append(f"answering took, since the server started: {facts['asked_ms']:.1f} ms")
+    return lines
+
+
+def _costly_conditions(session: Session, plan: Plan) -> list[str]:
+    """What became of user functions and the like in conditions, in the order in which they are evaluated."""
+    conditions = plan.kernel.row_conditions if plan.kernel is not None else ()
+    found = [
+        (expr, figures)
+        for table_id, condition in dict.fromkeys(conditions)
+        for expr in sorted(costly_factors(condition), key=str)
+        if (figures := session.costs.of_condition(table_id, expr)) is not None
+    ]
+    if not found:
+        return []
+    lines = ["conditions that cost much, since the server started, the first to be evaluated first:"]
+    for expr, figures in sorted(found, key=lambda each: -each[1].rank):
+        offered = figures.calls + figures.saved
+        lines.append(
+            f"  {show(expr)}: {amount(figures.calls, 'call', 'calls')}, {figures.saved} saved"
+            f" ({100 * figures.saved / max(1, offered):.1f} %), {figures.ms:.1f} ms"
+            f" ({figures.ns:.0f} ns a call), kept {100 * figures.share:.1f} %,"
+            f" {amount(figures.switches, 'switch', 'switches')} of order"
+        )
     return lines

@@ -68,6 +68,7 @@ _ACTIONS = {
     "PauseQuery": "ALTER QUERY PAUSE",
     "ResumeQuery": "ALTER QUERY RESUME",
     "AddColumn": "ALTER TABLE",
+    "AlterLateness": "ALTER TABLE",
     "AcceptClock": "ALTER SYSTEM ACCEPT CLOCK",
     "AcceptDamage": "ALTER SYSTEM ACCEPT DAMAGE",
     "Select": "SELECT",

@@ -11,6 +11,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -23,17 +24,20 @@ from penstock.catalog.state import CatalogState
 from penstock.cycle.definitions import loading
 from penstock.errors import PenstockError, error
 from penstock.expr.windows import FOREVER, RowsWindow, TimeWindow, Window
-from penstock.operators.aggregate.cell_estimate import check_cells_fit, count_groups
+from penstock.operators.aggregate.cell_estimate import check_cells_fit, count_groups, window_us
 from penstock.operators.aggregate.finish_times import FinishCost, check_mining_fits
 from penstock.operators.aggregate.rollups.rollup_read import find_match
 from penstock.operators.aggregate.shape import family_of
-from penstock.operators.base.view import unheeded
+from penstock.operators.base.finality import check_bounded
+from penstock.operators.base.log_reader import LogReader, read_log
+from penstock.operators.base.view import classify, unheeded, view_of
 from penstock.operators.join.buffer_budget import check_join_fits
 from penstock.operators.join.readers import check_readers
 from penstock.operators.sparksql.moments import all_streams, now_of_plan
 from penstock.settings import Settings
 from penstock.sql import statements as st
-from penstock.sql.definitions import query_facts
+from penstock.sql.clause_places import ClausePlace, clause_places
+from penstock.sql.definitions import bounded_named, query_facts
 from penstock.sql.parse import parse_select
 from penstock.sql.plan import (
     AggregatePlan,
@@ -49,6 +53,7 @@ from penstock.sql.plan import (
 from penstock.sql.planning.aggregate.windows import registered
 from penstock.sql.planning.planner import reads_of
 from penstock.sql.planning.shapes import ShapedText
+from penstock.sql.positions import Span
 from penstock.sql.scope import fold
 from penstock.sql.window_clauses import retargeted
 from penstock.statements.select import plan_of
@@ -134,7 +139,11 @@ def register(
 
 
 def _asked_for(query: Mapping[str, Any], owner: str | None) -> RequestedQuery:
-    facts = {"owner": owner} | {n: query[n] for n in ("owner", "description", "strategy") if query.get(n)}
+    facts = {"owner": owner} | {n: query[n] for n in ("owner", "description", "strategy", "priority") if query.get(n)}
+    try:
+        facts |= {"bounded": bounded_named(str(query["bounded"]))} if query.get("bounded") is not None else {}
+    except PenstockError as failure:
+        return RequestedQuery(query["name"], failure)
     return RequestedQuery(query["name"], query["sql"], facts)
 
 
@@ -235,6 +244,7 @@ def _planned(
     for kind, names in (("query", state.queries), ("table", state.tables), ("rollup", state.rollups)):
         if query.name in names:
             raise error("already_exists", kind=kind, name=query.name)
+    promise = BoundedState.of(query, asks)
     plan = asks.plan if isinstance(asks, ShapedText) else _plan_new(session, asks, state)
     if query.keep_us is not None:
         assert isinstance(query.statement, st.CreateQuery)
@@ -243,23 +253,70 @@ def _planned(
         except PenstockError as failure:
             query.statement.fail(query.statement.keep_at, failure)
     check_window(session.settings, plan)
+    promise.check(session, plan, state)
     tables, queries, functions = reads_of(plan, state)
     if evaluated_by_spark(plan) and plan.spark is not None:
         session.wait_for_own_writes()
         with session.statements.turn("heavy"):
             session.evaluator.admit(plan.spark, coming)
-    if plan.window_join is not None:
-        check_join_fits(plan.window_join, session.folder.log, session.settings)
+    for join in (each.window_join for each in plan.branches or (plan,)):
+        if join is not None:
+            check_join_fits(join, session.folder.log, session.settings)
     _check_cells(session, plan, state)
     start_us = _start_of(session, plan, state)
     if start_us is not None:
         start_us -= _joins_late(queries, state)
     # After the wait for own writes: a notice may depend on a table's NOW.
     notices = notices_of(session.standing, query.name, plan, query.facts.get("strategy"), state)
+    overload = session.load.admit(query.name, plan, functions, session.costs.users, state)
+    notices += (overload,) if overload is not None else ()
     plan = registered(plan, f"{query.name}@{state.position}", start_us)
     text = plan_text(stored(plan))
     new = QueryDefinition(0, query.name, asks.sql, text, tables, queries, functions, start_us, **query.facts)
+    if plan.branches:
+        new = replace(new, branches=(0,) * len(plan.branches))  # the catalog gives them their numbers, too
     return new, notices
+
+
+@dataclass(frozen=True, slots=True)
+class BoundedState:
+    """What the option `bounded` promises (None: nothing), and where the clauses stand that could break it."""
+
+    most: int | None = None
+    places: Mapping[ClausePlace, Span] = field(default_factory=dict)
+    source: st.SourceText | None = None
+    option_at: Span | None = None
+
+    @staticmethod
+    def of(query: RequestedQuery, asks: st.Select | ShapedText) -> BoundedState:
+        """Of a question that is not planned yet: planning spends its tree."""
+        most, statement = query.facts.get("bounded"), query.statement
+        if most is None:
+            return BoundedState()
+        select = parse_select(asks.sql) if isinstance(asks, ShapedText) else asks
+        options = statement.options if isinstance(statement, st.CreateQuery) else ()
+        at = next((option.at for option in options if option.name == "bounded"), None)
+        return BoundedState(most, clause_places(select.query), select.source, at)
+
+    def check(self, session: Session, plan: Plan, state: CatalogState) -> None:
+        """Raise unbounded_state, or over_budget where a full window would not fit."""
+        if self.most is None or self.source is None:
+            return
+        bound = classify(plan, state).state
+        try:
+            check_bounded(bound)
+        except PenstockError as failure:
+            clause = bound.clause
+            at = self.places.get((clause.kind, clause.place)) if clause is not None else None
+            raise self.source.point(failure, at or self.option_at) from None
+        listings = session.standing.listings
+        needed = view_of(plan.operator).full_window_bytes(plan, state, lambda table_id: listings.segments(table_id, 0))
+        if self.most and needed is not None and needed > self.most:
+            detail = f"a full window takes about {needed:,} bytes, more than the {self.most:,} of bounded"
+            too_large = error(
+                "over_budget", detail=detail, hint="make the window shorter, group by less, or allow more"
+            )
+            raise self.source.point(too_large, self.option_at)
 
 
 def kept(plan: Plan, keep_us: int, state: CatalogState) -> Plan:
@@ -288,11 +345,21 @@ def _joins_late(queries: Sequence[str], state: CatalogState) -> int:
 
 
 def _check_cells(session: Session, plan: Plan, state: CatalogState) -> None:
-    """Refuse an aggregate with a window that cannot fit."""
-    if plan.aggregation is not None and plan.aggregation.table_id in state.tables_by_id:
-        table_id, most_mb = plan.aggregation.table_id, session.settings.slices_memory_mb
-        segments = session.standing.listings.segments(table_id, 0)
-        check_cells_fit(plan.aggregation, segments, state.rows(table_id), most_mb)
+    """Refuse an aggregate with a window that cannot fit beside those of other queries."""
+    asked = plan.aggregation
+    table = state.tables_by_id.get(asked.table_id) if asked is not None else None
+    if asked is None or table is None:
+        return
+    with session.standing.locked() as store:
+        taken = store.slices.taken_by_others(asked)
+        head = store.offset.data.get(table.id, 0) if store.offset is not None else 0
+    listings, static = session.standing.listings, state.rows(table.id)
+    check = partial(check_cells_fit, asked, most_mb=session.settings.slices_memory_mb, taken=taken)
+    read_log(
+        check,
+        lambda: LogReader(session.folder.log, table, static, lambda: listings.segments(table.id, head)),
+        lambda: LogReader(session.folder.log, table, static, lambda: listings.fresh(table.id)),
+    )
 
 
 def _check_mining(session: Session, new: QueryDefinition, together: RegistrationBatch) -> None:
@@ -461,15 +528,26 @@ def _alter(session: Session, statement: st.AlterQuery) -> Plan | None:
         raise error("not_supported", feature="another window for a query with LATCH", hint=hint)
     changed = retargeted(definition.sql, statement, _unsaid(before))
     try:
-        plan = plan_of(session, parse_select(changed.text), standing=True)
+        select = parse_select(changed.text)
+        promise = BoundedState(definition.bounded, clause_places(select.query), select.source)
+        plan = plan_of(session, select, standing=True)
         if before.selection is not None and before.selection.keep_us is not None:
             plan = kept(plan, before.selection.keep_us, session.catalog.state)
         check_window(session.settings, plan)
+        if _is_longer(plan, before):
+            _check_cells(session, plan, session.catalog.state)
+        promise.check(session, plan, session.catalog.state)
         if before.pure_join is not None:
             check_readers(statement.name, plan, session.catalog.state)
     except PenstockError as failure:
         raise changed.point(failure) from None
     return plan if session.catalog.retarget_query(definition, changed.text, stored(plan)) else None
+
+
+def _is_longer(plan: Plan, before: Plan) -> bool:
+    """Whether an aggregate's window needs more cells than before."""
+    lengths = [window_us(each.aggregation) if each.aggregation is not None else None for each in (plan, before)]
+    return lengths[0] is not None and (lengths[1] is None or lengths[0] > lengths[1])
 
 
 def _unsaid(plan: Plan) -> tuple[str, str]:

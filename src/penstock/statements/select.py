@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from penstock.answers.as_of import answer_as_of
 from penstock.answers.subscription import Subscription
+from penstock.catalog.model import QueryDefinition
 from penstock.catalog.state import CatalogState
 from penstock.catalog.system_columns import SYSTEM_TABLES
 from penstock.errors import PenstockError, error
@@ -18,6 +19,8 @@ from penstock.operators.aggregate.rollups.once import answer_from_log
 from penstock.operators.aggregate.rollups.once import answer_once as answer_from_rollup
 from penstock.operators.aggregate.rollups.rollup_read import find_match
 from penstock.operators.aggregate.trees.answer_columns import NotAnswered
+from penstock.operators.base.finality import check_has_final_rows
+from penstock.operators.base.view import classify
 from penstock.operators.sparksql.evaluation_rows import Evaluation
 from penstock.security.caller import LOCAL, current_caller
 from penstock.sql import statements as st
@@ -28,33 +31,41 @@ from penstock.sql.statements import AsOf
 from penstock.statements.session import Session
 from penstock.views.results import Result
 
+PastMoment = int | str | AsOf | None
+
 
 def invoke(
-    session: Session, name: str, as_of: int | str | AsOf | None, limit: int | None = None, offset: int = 0
+    session: Session, name: str, as_of: PastMoment, limit: int | None = None, offset: int = 0, final: bool = False
 ) -> Result:
-    """The answer of a standing query for its window as of the last cycle, an older one, or a past time; or a page of it."""
+    """The answer of a standing query for its window as of the last cycle, an older one, or a past time; or a page of it.
+
+    `final`: its final rows alone.
+    """
     statements = session.statements
     try:
         with statements.enter(f"SELECT * FROM {name}", current_caller() or LOCAL), statements.turn("light"):
-            whole = _invoke(session, name, as_of, None if limit is None else min(offset + limit, sys.maxsize))
+            most = None if limit is None else min(offset + limit, sys.maxsize)
+            whole = _invoke(session, name, as_of, most, final)
             return replace(whole, table=whole.table.slice(min(offset, whole.table.num_rows))) if offset else whole
     except PenstockError as failure:
         session.damage.note_failure(failure)
         raise
 
 
-def _invoke(session: Session, name: str, as_of: int | str | AsOf | None, limit: int | None) -> Result:
+def _invoke(session: Session, name: str, as_of: PastMoment, limit: int | None, final: bool) -> Result:
     began = time.thread_time()
     definition = session.definition(name)
     session.wait_for_query(definition)
     if isinstance(as_of, str):
         as_of = parse_as_of(as_of)
     cycle = as_of.cycle if isinstance(as_of, AsOf) else as_of
+    if final:
+        check_final(session, definition, as_of)
     if isinstance(as_of, AsOf) and cycle is None:
         with session.statements.turn("heavy"):
             result = answer_as_of(session.standing, session.evaluator, session.catalog, definition, as_of, limit)
     else:
-        result = session.standing.invoke(name, cycle, limit)
+        result = session.standing.invoke(name, cycle, limit, final)
     session.usage.note(definition.id, session.clock.now_us())
     plan = session.standing.plan_of(definition)
     said = session.completeness.say(result, plan, definition.start_us, session.catalog.state)
@@ -62,11 +73,25 @@ def _invoke(session: Session, name: str, as_of: int | str | AsOf | None, limit: 
     return said
 
 
-def subscribe(session: Session, name: str, from_cycle: int | None, changes: bool) -> Subscription:
-    """Push of a query's results, from the current answer on or from a kept cycle on."""
+def subscribe(session: Session, name: str, from_cycle: int | None, changes: bool, final: bool = False) -> Subscription:
+    """Push of a query's results, from the current answer on or from a kept cycle on; or of its rows once they are final."""
     definition = session.definition(name)
+    if final and changes:
+        hint = "a final row never leaves: leave out WITH CHANGES"
+        raise error("not_supported", feature="FINAL together with changes", hint=hint)
+    if final:
+        check_final(session, definition, None)
     session.wait_for_query(definition)
-    return Subscription(session.standing, name, from_cycle, changes)
+    return Subscription(session.standing, name, from_cycle, changes, final)
+
+
+def check_final(session: Session, definition: QueryDefinition, as_of: PastMoment) -> None:
+    """Raise where FINAL of a query would never have a row."""
+    if isinstance(as_of, AsOf) and as_of.cycle is None:
+        hint = "ask as of a cycle, or without FINAL: what is known today about that time is the answer"
+        raise error("not_supported", feature="FINAL as of a time", hint=hint)
+    plan = session.standing.plan_of(definition)
+    check_has_final_rows(definition.name, classify(plan, session.catalog.state).final)
 
 
 def plan_of(session: Session, select: st.Select, standing: bool, state: CatalogState | None = None) -> Plan:
@@ -82,7 +107,11 @@ def select(session: Session, statement: st.Select, keep: Callable[[int, SparkPla
     if name is not None:
         # The client expects its acknowledged writes in the answer; GET /v1/queries/NAME/rows does not wait.
         session.wait_for_own_writes()
-        return invoke(session, name, statement.as_of)
+        try:
+            return invoke(session, name, statement.as_of, final=statement.final_at is not None)
+        except PenstockError as failure:
+            refused = failure.condition == "not_supported" and statement.final_at is not None
+            raise statement.source.point(failure, statement.final_at) if refused else failure from None
     sliced = asked_of_slices(statement, state)
     if sliced is not None:
         return answered_from_log(session, sliced)
@@ -157,5 +186,11 @@ def _unobserved(session: Session, plan: SparkPlan, table: pa.Table) -> tuple[str
 def refuse_subscribe(session: Session, statement: st.Subscribe) -> Result:
     """SUBSCRIBE needs a line that stays open."""
     session.definition(statement.name)
+    if statement.final_at is not None:
+        try:
+            check_final(session, session.definition(statement.name), None)
+        except PenstockError as failure:
+            refused = failure.condition == "not_supported"
+            raise statement.source.point(failure, statement.final_at) if refused else failure from None
     hint = f"use `penstock sql`, the client's subscribe, or GET /v1/queries/{statement.name}/events"
     raise error("not_supported", feature="SUBSCRIBE in a single request", hint=hint)

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from penstock.answers.completeness import Completeness
 from penstock.answers.costs import Costs, Usage
+from penstock.answers.load import Load
 from penstock.catalog.catalog import Catalog
 from penstock.catalog.model import QueryDefinition, Table
 from penstock.clock import Clock
@@ -51,6 +52,7 @@ class Session:
     once: dict[str, Callable[[SparkPlan], Evaluation]]  # by operator, what answers a question without Spark
     completeness: Completeness
     costs: Costs
+    load: Load
     usage: Usage
     shapes: PlanShapes
     system_table: Callable[[str], pa.Table]  # the rows of a table penstock.* as they are now

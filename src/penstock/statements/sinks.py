@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from penstock.answers.subscription import Subscription
 from penstock.errors import PenstockError, error, suggest
+from penstock.sinks.base import Kind
 from penstock.sinks.registry import read_kind
 from penstock.sql import statements as st
 from penstock.sql.plan import plan_from_json
-from penstock.statements.select import subscribe
+from penstock.statements.select import check_final, subscribe
 from penstock.statements.session import Session, done
 from penstock.types import Field
 from penstock.views.results import Event, Result
@@ -26,11 +30,28 @@ def create_sink(session: Session, statement: st.CreateSink, owner: str | None) -
         columns = [Field(name, type_) for name, type_ in plan_from_json(query.plan).columns]
         kind, parsed = read_kind(statement.kind, options)
         kind.check(columns, parsed)
+        if parsed.get("rows") == "final":
+            _check_final(kind, parsed)
     except PenstockError as failure:
         named = [o.at for o in statement.options if failure.message.startswith(f'option "{o.name.lower()}":')]
         raise statement.source.point(failure, named[0] if named else statement.kind_at) from None
+    if parsed.get("rows") == "final":
+        at = next(o.at for o in statement.options if o.name.lower() == "rows")
+        try:
+            check_final(session, query, None)
+        except PenstockError as failure:
+            raise statement.source.point(failure, at) from None
     session.catalog.create_sink(statement.name, query, kind.name, options, owner, session.settings.sinks_max)
     return done("CREATE SINK")
+
+
+def _check_final(kind: Kind, options: Mapping[str, Any]) -> None:
+    if options.get("changes"):
+        hint = "a final row never leaves: leave out changes"
+        raise error("invalid_option", option="rows", detail="final rows have no changes", hint=hint)
+    if kind.answers(options):
+        hint = "add payload = 'rows'"
+        raise error("invalid_option", option="rows", detail="the whole answer is sent, not its rows", hint=hint)
 
 
 def _options(statement: st.CreateSink) -> dict[str, str]:
@@ -54,8 +75,8 @@ class SinkQueries:
     def __init__(self, session: Session) -> None:
         self._session = session
 
-    def subscribe(self, name: str, from_cycle: int | None, changes: bool) -> Subscription:
-        return subscribe(self._session, name, from_cycle, changes)
+    def subscribe(self, name: str, from_cycle: int | None, changes: bool, final: bool = False) -> Subscription:
+        return subscribe(self._session, name, from_cycle, changes, final)
 
     def answer(self, name: str) -> Event:
         session = self._session

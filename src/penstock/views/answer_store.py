@@ -17,8 +17,10 @@ import pyarrow as pa
 
 from penstock.catalog.definition_json import changed_by_run_plan
 from penstock.catalog.journal import JournalReader
-from penstock.catalog.model import Entry, QueryDefinition, Table
+from penstock.catalog.model import PRIORITIES, Entry, QueryDefinition, Table
+from penstock.catalog.priorities import rank_of
 from penstock.catalog.state import CatalogState
+from penstock.catalog.watermark import watermark_of
 from penstock.cycle.commit_files import CommitRecord, ResultRow, result_batch
 from penstock.cycle.cut import FirstNeeded, SegmentsOf
 from penstock.cycle.folder import DataFolder
@@ -35,6 +37,7 @@ from penstock.operators.join.state import JoinState
 from penstock.operators.select.durability import meets_rows
 from penstock.operators.select.state import SelectState
 from penstock.operators.sparksql.state import EvaluationStore
+from penstock.settings import Settings
 from penstock.sql.plan import (
     AggregatePlan,
     KernelPlan,
@@ -88,6 +91,7 @@ class AnswerStore:
         self._listing = listing or (lambda table_id: list_readable(folder.log, table_id))
         self.complete: set[int] = set()  # queries with an answer that is kept current on a user's request
         self.sleeping: set[int] = set()  # queries that the run plan leaves out
+        self.bounded: dict[int, int] = {}  # by query, how many bytes its state may have
         self._paused: set[int] = set()  # queries that Spark SQL evaluates, and does not for now
         self.reads_queries = False  # whether any query reads another one's answer
         self.reader_failures: dict[int, str] = {}  # of readers of joins, which have no answer of their own here
@@ -259,6 +263,7 @@ class AnswerStore:
         self._paused.discard(query_id)
         self.complete.discard(query_id)
         self.sleeping.discard(query_id)
+        self.bounded.pop(query_id, None)
         if self.answers.pop(query_id, None) is not None:
             self.touched.add(query_id)
 
@@ -267,6 +272,8 @@ class AnswerStore:
         self.spark_plans.pop(query_id, None)
         self.reader_failures.pop(query_id, None)
         self.operators[query_id] = whole.operator
+        if definition.bounded:
+            self.bounded[query_id] = definition.bounded
         if whole.spark is not None:
             self.spark_plans[query_id] = whole.spark
         plan, is_new = whole.kernel, query_id not in self.answers
@@ -365,13 +372,28 @@ class AnswerStore:
         read = self.state.queries.get(plan.relations[0].table)
         return self.answers.get(read.id) if read is not None else None
 
-    def limit_slices(self, most_mb: int, most_values: int) -> None:
-        """Fail the queries with slices over the memory limit, the largest first: their answers could not be kept current."""
+    def limit_slices(self, settings: Settings) -> None:
+        """Fail queries until the slices of the others fit into the memory for them, the least important first."""
+        most_mb, most_values = settings.slices_memory_mb, settings.exact_values_max
         why = f"one of its aggregates keeps more than {most_values} values one by one (exact_values_max)"
         for query_id in self.slices.give_up_kept(most_values):
             self._fail(query_id, why)
-        for query_id in self.slices.give_up(most_mb << 20):
-            self._fail(query_id, f"the slices of its groups take more than {most_mb} MB with those of others")
+        for query_id in self.slices.give_up(most_mb << 20, self._rank_of):
+            why = f"the slices of its groups have grown, and take more than {most_mb} MB with those of others"
+            self._fail(query_id, why)
+
+    def fail_unbounded(self, query_id: int, why: str) -> None:
+        """Fail a query that takes more than it may, and give up what it alone has."""
+        self._fail(query_id, why)
+        for state in self.states.values():
+            state.empty(query_id)
+        answer = self.answers.get(query_id)
+        if answer is not None and answer.plan.selection is not None and self.offset is not None:
+            answer.doubt(self.offset.data.get(answer.plan.selection.table_id, 0))
+
+    def _rank_of(self, query_id: int) -> int:
+        query = self.state.queries_by_id.get(query_id)
+        return rank_of(query) if query is not None else len(PRIORITIES)
 
     def note_fill(self, query_id: int, most_rows: int) -> None:
         """Note whether more rows of an aggregate's history have no cells than these: then it is FILLING."""
@@ -435,6 +457,18 @@ class AnswerStore:
         latest = int(newest.max(initial=NEVER))
         return latest if latest > NEVER else None
 
+    def watermarks(self) -> dict[int, int]:
+        """By table, before which time no reading can come any more. Tables without a watermark are not there."""
+        found = {}
+        for table_id, times in self.newest.items():
+            newest_us = int(times.max(initial=NEVER))
+            watermark_us = watermark_of(
+                self.state.tables_by_id[table_id].options, newest_us if newest_us > NEVER else None
+            )
+            if watermark_us is not None:
+                found[table_id] = watermark_us
+        return found
+
     def passing(self, table_id: int, predicate: Expr) -> npt.NDArray[np.bool_]:
         """Which static versions a predicate lets through, by vid."""
         known = self._masks.get((table_id, predicate))
@@ -468,7 +502,7 @@ class AnswerStore:
         return self.offset.now_us - int(heard.max(initial=NEVER)) > table.options.idle_us
 
     def query_now(self, answer: QueryState) -> int | None:
-        return self.now_of_streams([(u.table_id, u.static_predicate) for u in stream_uses(answer.plan)])
+        return self.now_of_streams(answer.plan.clocks)
 
     def now_of_streams(self, streams: Sequence[tuple[int, Expr | None]]) -> int | None:
         """NOW of a query: the smallest over its streams; those that are idle do not hold it back."""

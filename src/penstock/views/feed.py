@@ -45,13 +45,19 @@ class ResampleMark:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """One committed cycle: its end, NOW of each valid-time stream that a query reads, joins and queries with RESAMPLE."""
+    """One committed cycle: its end, NOW of each valid-time stream that a query reads, joins and queries with RESAMPLE.
+
+    `watermarks`: by table, the time before which no reading can come in a later cycle.
+    `clocks`: NOW of the queries for which several streams decide it, beside joins.
+    """
 
     cycle: int
     end: Offset
     nows: StreamClocksAt
     joins: dict[int, JoinMark] = field(default_factory=dict)
     resampled: dict[int, ResampleMark] = field(default_factory=dict)
+    watermarks: dict[int, int] = field(default_factory=dict)
+    clocks: dict[int, int | None] = field(default_factory=dict)
 
 
 class CommitFeed:
@@ -119,6 +125,11 @@ class CommitFeed:
             if not self._marks or cycle < oldest:
                 raise error("cycle_gone", cycle=cycle, oldest=oldest)
             return self._marks[cycle - oldest]
+
+    def between(self, first: int, last: int) -> list[Mark]:
+        """The cycles between two others, as far as they are kept."""
+        with self._changed:
+            return [mark for mark in self._marks if first < mark.cycle < last]
 
     def before(self, mark: Mark) -> list[Mark]:
         """The cycle before one, where it is kept."""

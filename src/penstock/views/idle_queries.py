@@ -83,8 +83,8 @@ class IdleQueries:
             with self._standing.locked() as store:
                 for query_id in chosen[first : first + LOOKS_A_HOLD]:
                     answer = store.answers.get(query_id)
-                    if answer is None:
-                        continue
+                    if answer is None or store.state.queries_by_id[query_id].branch_of is not None:
+                        continue  # a branch is asked through its query, which is awake
                     rows = cost.rows(store, query_id, answer) if _may_sleep(answer) else FOREVER
                     if answer.sleeping and rows > self._most_rows:
                         awake.add(query_id)
@@ -122,6 +122,7 @@ class _OnDemand:
     def __init__(self, mark: Mark, reaches: Mapping[int, ReachIndex]) -> None:
         """`reaches`: by table. What was logged after they were made counts in full."""
         self._mark, self._reaches = mark, reaches
+        self._firsts: dict[tuple[int, int], int] = {}  # most queries have the windows of others
 
     def rows(self, store: AnswerStore, query_id: int, answer: QueryState) -> int:
         """Of one query; 0 while nothing is known of its NOW."""
@@ -143,4 +144,7 @@ class _OnDemand:
         return found
 
     def _since(self, table_id: int, low_us: int, floor: int) -> int:
-        return self._mark.end.data.get(table_id, 0) - max(self._reaches[table_id].first(low_us), floor)
+        first = self._firsts.get((table_id, low_us))
+        if first is None:
+            first = self._firsts[table_id, low_us] = self._reaches[table_id].first(low_us)
+        return self._mark.end.data.get(table_id, 0) - max(first, floor)

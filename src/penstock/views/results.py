@@ -21,6 +21,7 @@ class Result:
     complete_from_us: int | None = None
     notices: tuple[str, ...] = ()
     rolled_up: RolledUpNote | None = None  # of an answer for which a rollup was asked
+    final_to_us: int | None = None  # rows before it are final
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,7 @@ class Event:
     cycle: int
     now_us: int | None
     table: pa.Table
+    final_to_us: int | None = None
     encoded: dict[object, bytes] = field(default_factory=dict, compare=False, repr=False)
     """Encoded bytes by wire format, for the next subscriber to the same event."""
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from penstock.expr.windows import TimeWindow
+from penstock.catalog.model import Table
+from penstock.expr.windows import FOREVER, TimeWindow
 from penstock.operators.base.log_access import ReachIndex
+from penstock.operators.base.view import classify
 from penstock.operators.join.readers import reached_by_readers, trim_readers
 from penstock.sql.plan import own_windows_of, stream_uses
 from penstock.views.answer_store import AnswerStore
@@ -28,7 +30,7 @@ def trim(store: AnswerStore, oldest: Mark, windows: WindowHistory, log: Path) ->
         lows = [window_low(w, now_us, answer.start_us) for w in windows.since(query_id, oldest.cycle)]
         low = _earliest([*lows, *reached_by_readers(store, query_id, oldest)])
         if low is not None:
-            low -= answer.plan.lookback_us
+            low = min(low, _not_final_from(store, oldest, answer)) - answer.plan.lookback_us
         join = answer.plan.window_join
         if join is not None:
             if low is not None:
@@ -66,6 +68,15 @@ def trim(store: AnswerStore, oldest: Mark, windows: WindowHistory, log: Path) ->
     trim_readers(store, oldest)
 
 
+def _not_final_from(store: AnswerStore, oldest: Mark, answer: QueryState) -> int:
+    """From which time on rows of a query may have to be told when they become final: NOW may have passed them long before."""
+    lag_us = answer.plan.final_lag_us
+    if lag_us is None or classify(answer.plan, store.state).final.when != "later":
+        return FOREVER
+    marks = [oldest.watermarks.get(table_id, FOREVER) for table_id in answer.plan.tables_read]
+    return min(marks, default=FOREVER) - lag_us
+
+
 def _trim_joins(store: AnswerStore, keep_from: dict[int, int], oldest_cycle: int) -> None:
     """Forget results before a time per query, results of deleted readings, and what distinguishes older cycles."""
     for query_id, known in store.joins.queries.items():
@@ -90,16 +101,28 @@ def still_read(store: AnswerStore, table_id: int) -> int:
         answer = store.answers.get(query_id)
         if answer is not None and stream_uses(answer.plan)[0].table_id == table_id:
             position = min(position, first)
+    if offset.late is not None:
+        position = min(position, offset.late.read.get(table_id, position))
     for by_table in offset.join_fill.values():
         if table_id in by_table:
             position = min(position, by_table[table_id][0])
     return position
 
 
+def kept_from(store: AnswerStore, table: Table) -> int:
+    """From which time on retention has taken no reading of a table."""
+    keep_us, now_us = table.options.retention_us, store.now_of(table, None)
+    if keep_us is None or now_us is None or not store.state.retention(table.id):
+        return -FOREVER
+    return now_us - keep_us
+
+
 def now_at(store: AnswerStore, mark: Mark, query_id: int, answer: QueryState) -> int | None:
     """A query's NOW at a kept cycle."""
     if answer.plan.window_join is not None:
         return mark.joins[query_id].now_us if query_id in mark.joins else None
+    if len(answer.plan.clocks) > 1:
+        return mark.clocks.get(query_id)
     (use,) = answer.plan.uses
     table = store.state.tables_by_id.get(use.table_id)
     if table is None:

@@ -15,6 +15,7 @@ from weakref import WeakSet
 from penstock.catalog.journal import JournalReader
 from penstock.catalog.model import QueryDefinition
 from penstock.catalog.state import CatalogState
+from penstock.clock import SECOND
 from penstock.cycle.commits import CommitRecord, CommitStore
 from penstock.cycle.definitions import loading
 from penstock.cycle.folder import DataFolder, place_sheets
@@ -22,14 +23,16 @@ from penstock.errors import PenstockError, error, suggest
 from penstock.expr.windows import AnyWindow
 from penstock.operators.aggregate.cell_files import FileBatch
 from penstock.operators.aggregate.rollups.files import RollupFiles
-from penstock.operators.base.answer import AnswerAt
+from penstock.operators.base.answer import AnswerAt, first_rows
+from penstock.operators.base.finality import FinalAnswer, FinalRows, final_to
 from penstock.operators.base.log_access import Listings, LogAccess
 from penstock.operators.base.row_budget import AnswerReads, RowBudget, RunTasks
-from penstock.operators.base.view import Budget, QueryAt, only_strategy, view_of
+from penstock.operators.base.view import Budget, QueryAt, classify, only_strategy, view_of
 from penstock.operators.join.result_files import ResultFiles
 from penstock.operators.resample.answer_at import resample_marks
 from penstock.operators.resample.sample_cache import SampleCache
 from penstock.operators.select.current_rows import CurrentRows
+from penstock.operators.select.durability import may_wait
 from penstock.operators.select.storage_choice import READY_MAX_ROWS, READY_SECONDS, StorageChoice, Strategy
 from penstock.settings import Settings
 from penstock.sql.plan import Plan, has_latch, own_windows_of, plan_from_json
@@ -62,6 +65,20 @@ class Intervals:
     """How long a reader waits at most for a cycle that includes its own writes."""
     ready_s: float = 10.0
     """How long a reader waits at most for a query that still fills its window."""
+
+
+@dataclass(frozen=True, slots=True)
+class Behind:
+    """The cycle at which a query stands, the readings that it has not seen, and how old its NOW is."""
+
+    cycle: int
+    rows: int
+    seconds: float
+
+    def notice(self, name: str) -> str:
+        return (
+            f'query "{name}" is LAGGING: {self.rows} readings and {self.seconds:.1f} s behind, as of cycle {self.cycle}'
+        )
 
 
 class Followed(Protocol):
@@ -208,7 +225,7 @@ class StandingQueries:
         """What keeps memory and folder small and answers current, and the hint for the planner."""
         with self._lock:
             gone = self._give_up_passed(self.settings.answers_memory_mb << 20)
-            self.store.limit_slices(self.settings.slices_memory_mb, self.settings.exact_values_max)
+            self.store.limit_slices(self.settings)
             self.samples.tidy(self.store.spark_plans)
         for path in gone:  # freeing a hundred megabytes takes its time: not while others wait
             path.unlink(missing_ok=True)
@@ -219,15 +236,33 @@ class StandingQueries:
             # It goes through all queries, and most of what it finds can wait.
             if record.cycle % (self.intervals.trim_cycles * (1 + len(self.store.answers) // QUERIES_PER_TRIM)) == 0:
                 self._trim()
+            self._limit_bounded()
         if self._defined >= SETTLE_AFTER:
             # What a thousand definitions at a time leave behind lies between those that stay.
             self._defined = 0
             give_back_memory()
         if self.snapshot_due or record.cycle % self.intervals.snapshot_cycles == 0:
-            self.snapshot_due = self._write_settled()
-            if not self.snapshot_due:
+            goes_on = self._write_settled()
+            with self._lock:  # what a fill asks for meanwhile is in the snapshot below
+                self.snapshot_due = goes_on
+            if not goes_on:
                 self._write_snapshot(record.cycle)
         self._write_next_edge(record)
+
+    def _limit_bounded(self) -> None:
+        """Hold queries to the bytes that they may have: first what can be made again goes, then the query fails."""
+        with self._lock:
+            for query_id, most in self.store.bounded.items():
+                if self.memory_of(query_id) <= most:
+                    continue
+                self.ready.forget(query_id)
+                self.samples.forget(query_id)
+                for state in self.store.states.values():
+                    state.release(query_id)
+                used = self.memory_of(query_id)
+                if used > most:
+                    told = f"its state takes {used:,} bytes, more than the {most:,} of its option bounded"
+                    self.store.fail_unbounded(query_id, told)
 
     def _write_settled(self) -> bool:
         """Write cells to files that the next cycles leave alone, as many as a cycle has time for; whether it is to go on.
@@ -304,9 +339,11 @@ class StandingQueries:
                 store.window_index.nows.at(record.cycle, store.state, store.newest),
                 {query_id: self._join_mark(query_id) for query_id in store.window_index.joins},
                 resample_marks(store),
+                store.watermarks(),
+                {query_id: store.query_now(store.answers[query_id]) for query_id in store.window_index.clocked},
             )
             self.feed.append(mark)
-            self.finished = frozenset(q for q in store.window_index.ending if self._is_finished(q, mark))
+            self.finished = self._finished(mark)
             self._torn = False
 
     def _move_on(self) -> None:
@@ -359,6 +396,13 @@ class StandingQueries:
     def _join_mark(self, query_id: int) -> JoinMark:
         results = self.store.joins.queries[query_id].results
         return JoinMark(results.generation, results.count, self.store.query_now(self.store.answers[query_id]))
+
+    def _finished(self, mark: Mark) -> frozenset[int]:
+        """The queries with windows that have closed for good; one with branches, if all of these are such."""
+        found = {q for q in self.store.window_index.ending if self._is_finished(q, mark)}
+        known = self.store.state.queries_by_id
+        above = {whole for q in found if (whole := known[q].branch_of) is not None}
+        return frozenset(found | {q for q in above if found.issuperset(known[q].branches)})
 
     def _is_finished(self, query_id: int, mark: Mark) -> bool:
         answer = self.store.answers[query_id]
@@ -416,8 +460,54 @@ class StandingQueries:
             assert last is not None
             if asked and query.id in self.store.answers:
                 self._used_us[query.id] = last.end.now_us
-            mark = last if as_of is None else self.feed.mark(as_of)
+            newest = self._stands_at(query)
+            if as_of is None and self._is_coming(query):
+                raise self._not_yet(query)
+            if as_of is not None and as_of > newest:
+                raise PenstockError("cycle_gone", f"cycle {as_of} has not come yet; the newest is {newest}")
+            mark = (
+                last if as_of is None and newest == last.cycle else self.feed.mark(newest if as_of is None else as_of)
+            )
             return view_of(self.store.operators[query.id]).at(self, query, mark, self.log_access(budget), asked)
+
+    def _stands_at(self, query: QueryDefinition) -> int:
+        """The cycle at which a query stands: the last one, or an earlier one where it is behind. Called under the lock."""
+        last, offset = self.feed.last(), self.store.offset
+        assert last is not None
+        if offset is None or offset.late is None or not may_wait(query):
+            return last.cycle
+        return last.cycle - offset.late.behind
+
+    def _is_coming(self, query: QueryDefinition) -> bool:
+        """Whether a query stands at a cycle where it had no answer yet, or that is no longer kept. Called under the lock."""
+        cycle, last = self._stands_at(query), self.feed.last()
+        behind = last is not None and cycle < last.cycle
+        return behind and (cycle < self.feed.oldest() or self.windows.at(query.id, cycle) is None)
+
+    def _not_yet(self, query: QueryDefinition) -> PenstockError:
+        detail = f'query "{query.name}" is LAGGING, and has come to no cycle with an answer yet'
+        return error("not_ready", detail=detail, hint="ask again in a moment")
+
+    def behind(self, query: QueryDefinition) -> Behind | None:
+        """How far a query of class low stands behind the cycles; None where it does not."""
+        with self._lock:
+            offset, last = self.store.offset, self.feed.last()
+            known = self.store.state.queries_by_id.get(query.id)
+            if offset is None or offset.late is None or last is None or known is None or not may_wait(known):
+                return None
+            cycle = max(last.cycle - offset.late.behind, self.feed.oldest())
+            mark = self.feed.mark(cycle)
+            tables = [t.id for t in (self.store.state.tables.get(n) for n in query.reads_tables) if t is not None]
+            rows = sum(offset.data.get(t, 0) - offset.late.read.get(t, 0) for t in tables)
+            return Behind(cycle, rows, (last.end.now_us - mark.end.now_us) / SECOND)
+
+    def newest_cycle(self, name: str) -> int | None:
+        """The cycle at which a query stands; None before the first cycle."""
+        with self._lock:
+            query, last = self._query(name), self.feed.last()
+            if last is None or query is None:
+                return None if last is None else last.cycle
+            return self._stands_at(query)
 
     def used_since(self, now_us: int) -> set[int]:
         """The queries that were asked, or that came, since a NOW; others are forgotten. Called under the lock."""
@@ -455,20 +545,38 @@ class StandingQueries:
         """The oldest kept cycle that has an answer of a query."""
         return self.next_answer(query_id, self.feed.oldest() - 1) or "still to come"
 
-    def invoke(self, name: str, as_of: int | None = None, limit: int | None = None) -> Result:
-        """The answer for the window as of the last cycle (or an older, kept one)."""
+    def invoke(self, name: str, as_of: int | None = None, limit: int | None = None, only_final: bool = False) -> Result:
+        """The answer for the window as of the last cycle (or an older, kept one), or what of it is final."""
         self.wait_ready(name)
-        budget = self.new_budget()
-        held = self.held(name, as_of, budget=budget)
-        rows = held.select(limit, self.settings.result_max_rows)
+        budget, final = self.new_budget(), self.final_rows(name)
+        with self._lock:
+            held = self.held(name, as_of, budget=budget)
+            query = self._query(name)
+            behind = self.behind(query) if query is not None and as_of is None else None
+        if only_final and isinstance(held, FinalAnswer):
+            rows = first_rows(held.final_rows(), limit, self.settings.result_max_rows)
+        else:
+            rows = held.select(limit, self.settings.result_max_rows)
         notices = (*(held.note.notices if held.note is not None else ()), *budget.notices())
-        return Result(rows, cycle=held.stands_for, now_us=held.now_us, notices=notices, rolled_up=held.note)
+        notices += (behind.notice(name),) if behind is not None else ()
+        return Result(rows, None, held.stands_for, held.now_us, None, notices, held.note, final_to(final, held))
+
+    def final_rows(self, name: str) -> FinalRows:
+        """When the rows of a query are final."""
+        with self._lock:
+            query = self._query(name)
+            if query is None:
+                raise error("query_not_found", query=name, hint=suggest(name, self.store.state.queries))
+            return classify(self.plan_of(query), self.store.state).final
 
     def next_answer(self, query_id: int, after: int) -> int | None:
         """The first kept cycle after one that has an answer: those in which the query rested have none."""
-        last = self.feed.last()
-        found = view_of(self.store.operators[query_id]).first_answer(self, query_id, after)
-        return found if found is not None and last is not None and found <= last.cycle else None
+        with self._lock:
+            query, last = self.store.state.queries_by_id.get(query_id), self.feed.last()
+            found = view_of(self.store.operators[query_id]).first_answer(self, query_id, after)
+            if found is None or last is None:
+                return None
+            return found if found <= (self._stands_at(query) if query is not None else last.cycle) else None
 
     # -- whether there is an answer
 
@@ -498,7 +606,9 @@ class StandingQueries:
             query = self._query(name)
             if query is not None and query.paused:
                 raise error("not_ready", detail=f'query "{name}" is PAUSED', hint=f"ALTER QUERY {name} RESUME")
-            return query is None or view_of(self.store.operators[query.id]).is_ready(self.store, query)
+            if query is None:
+                return True
+            return view_of(self.store.operators[query.id]).is_ready(self.store, query) and not self._is_coming(query)
 
     def _is_settled(self, name: str) -> bool:
         """Whether nothing is to be waited for: there is an answer, or there will be none."""
@@ -529,4 +639,4 @@ class StandingQueries:
         self.feed.wait(lambda: self._is_settled(name) or self._fills_long(name), timeout_s)
         if not self.is_ready(name, 0.0):
             with self._lock:
-                raise view.not_ready(self.store, query)
+                raise self._not_yet(query) if self._is_coming(query) else view.not_ready(self.store, query)

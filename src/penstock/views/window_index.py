@@ -29,6 +29,7 @@ class WindowIndex:
         self.nows = StreamClockIndex()
         self.looks: Counter[Look] = Counter()
         self.joins: set[int] = set()
+        self.clocked: set[int] = set()  # beside joins, the queries with a NOW that several streams decide
         self.ending: set[int] = set()
         self._spans: dict[int, dict[int, BitMap]] = {}  # by table and span, whose it is
         # Tuples: one of each per query, and an empty list takes more than a tuple of one.
@@ -42,7 +43,8 @@ class WindowIndex:
         uses = stream_uses(answer.plan)
         windows = answer.window.by_input if isinstance(answer.window, JoinWindows) else (answer.window,)
         keys: list[NowKey] = []
-        if answer.plan.window_join is None and tables[uses[0].table_id].options.time == "valid":
+        several = answer.plan.window_join is None and len(answer.plan.clocks) > 1
+        if answer.plan.window_join is None and not several and tables[uses[0].table_id].options.time == "valid":
             keys.append((uses[0].table_id, uses[0].static_predicate))
         looks = [
             (use.table_id, window, answer.start_us if depends_on_start(window) else None)
@@ -66,6 +68,8 @@ class WindowIndex:
             self._spans.setdefault(table_id, {}).setdefault(span, BitMap()).add(query_id)
         if answer.plan.window_join is not None:
             self.joins.add(query_id)
+        if several:
+            self.clocked.add(query_id)
         if ends(answer.window):
             self.ending.add(query_id)
 
@@ -81,6 +85,7 @@ class WindowIndex:
                 if not whose:
                     del self._spans[table_id][span]
         self.joins.discard(query_id)
+        self.clocked.discard(query_id)
         self.ending.discard(query_id)
 
     def spans(self, table_id: int) -> list[tuple[int, BitMap]]:

@@ -13,6 +13,7 @@ from penstock.operators.aggregate import answer, payload
 from penstock.operators.aggregate import state as slice_state
 from penstock.operators.aggregate.answer import LARGE_ROWS, AggregateAt
 from penstock.operators.aggregate.family import FamilyStore
+from penstock.settings import Settings
 from penstock.sql.parse import parse_select
 from penstock.sql.plan import AggregatePlan, SparkPlan, plan_from_json, plan_to_json
 from penstock.sql.planning.planner import plan_query
@@ -112,7 +113,7 @@ def test_given_up_while_its_log_is_sliced_a_query_fails_and_does_not_begin_again
         calls.append(1)
         if len(calls) == 2:
             with pipe.db.standing.locked() as store:
-                store.limit_slices(0, 1000)
+                store.limit_slices(Settings(slices_memory_mb=0, exact_values_max=1000))
 
     monkeypatch.setattr(answer, "READ_ROWS", 10)
     with pipe.db.standing.locked() as store:

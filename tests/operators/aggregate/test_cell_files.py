@@ -76,6 +76,12 @@ class World(Pipe):
         tiles = [known.tiles for family in families for known in family.measures.values()]
         return {name for each in tiles if each is not None for name in each.files}
 
+    def finer(self) -> set[tuple[int, ...]]:
+        """The wide slots with finer cells that are in files."""
+        families = self.db.standing.store.slices.families.values()
+        tiles = [known.tiles for family in families for known in family.measures.values()]
+        return {slot for each in tiles if each is not None for _, _, slot in each.refined_files}
+
     def is_right(self) -> bool:
         assert self.db.standing.is_ready("totals", 60.0)
         found = sorted(rows_of(self.db.invoke("totals").table))
@@ -174,9 +180,11 @@ def test_files_go_with_their_query_and_no_others_are_left_at_a_start(world: Worl
     assert not world.files() and not list((world.folder / "slices").iterdir())
 
 
+@pytest.mark.parametrize("file_cells", [50, 1 << 14])
 def test_slots_that_were_made_again_in_finer_ones_are_there_after_a_restart(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: World, monkeypatch: pytest.MonkeyPatch, file_cells: int
 ) -> None:
+    monkeypatch.setattr(cell_files, "FILE_CELLS", file_cells)
     monkeypatch.setattr(tiles, "MANY_CELLS", 0)
     monkeypatch.setattr(tiles, "SLOT_POSITIONS", 100)
     monkeypatch.setattr(tiles, "TILE_SLOTS", (10, 1))
@@ -190,7 +198,9 @@ def test_slots_that_were_made_again_in_finer_ones_are_there_after_a_restart(
     expect(AggregateAt, world.db.standing.held("cut", asked=False)).refine_ahead()
     for number in range(3, 7):
         world.a_cycle(f"INSERT INTO probes VALUES ({number}, 'east', NULL)")
+    finer = world.finer()
     world.restart()
+    assert finer and world.finer() == finer
     assert rows_of(world.db.invoke("cut").table) == right and world.engine.tasks_run == 0
 
 

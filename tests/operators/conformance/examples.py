@@ -23,6 +23,8 @@ EXAMPLES: dict[str, list[str]] = {
         f"SELECT place, COUNT(*) AS c, AVG(v) AS mean, MAX(n) AS top FROM a GROUP BY place {MINUTE}",
         f"SELECT SUM(n) AS s FROM a HAVING COUNT(*) > 2 {MINUTE}",
         "SELECT id, MAX(v) AS top FROM a GROUP BY id BEGIN (LAST 5 ROWS)",
+        f"SELECT id, window_start, window_end, COUNT(*) AS c FROM a GROUP BY id, SESSION(3 SECONDS) {MINUTE}",
+        f"SELECT id, COUNT(*) AS c, RANK() OVER (ORDER BY COUNT(*)) AS r FROM a GROUP BY id QUALIFY r < 3 {MINUTE}",
     ],
     "join_aggregate": [
         f"SELECT COUNT(*) AS c, SUM(a.n) AS s {JOIN} {MINUTE}",
@@ -39,9 +41,23 @@ EXAMPLES: dict[str, list[str]] = {
         f"SELECT a.n, RESAMPLE(b.n, 5 SECONDS, PREVIOUS) AS m FROM a, b WHERE a.id = b.id {MINUTE}",
         f"SELECT a.n, RESAMPLE(b.v, 3 SECONDS, MEAN) AS v FROM a, b WHERE a.id = b.id AND a.v > 2 {MINUTE}",
     ],
+    "window_functions": [
+        f"SELECT id, n, v FROM a QUALIFY ROW_NUMBER() OVER (PARTITION BY place ORDER BY v DESC) <= 2 {MINUTE}",
+        f"SELECT id, n, v - LAG(v) OVER (PARTITION BY id ORDER BY ts) AS d, LEAD(n) OVER (PARTITION BY id ORDER BY ts) AS m FROM a {MINUTE}",
+        f"SELECT id, n, RANK() OVER (PARTITION BY id ORDER BY v) AS r FROM a QUALIFY r < 3 {MINUTE}",
+    ],
+    "union": [
+        f"SELECT n, v FROM a {MINUTE} UNION ALL SELECT n, v FROM b {MINUTE}",
+        f"SELECT n, ts FROM a WHERE v > 2 UNION ALL SELECT v, ts FROM a WHERE place <> 'south' {MINUTE}"
+        " UNION ALL SELECT 7, ts FROM b BEGIN (LAST 4 ROWS)",
+        f"SELECT a.n, b.n AS m, c.v FROM a, b, a c DWINDOW PATH(a, b, c) = 5 SECONDS BOTH WAYS WHERE a.id = b.id {MINUTE}",
+        f"SELECT a.n, b.n AS m, b.ts AS t FROM a FULL JOIN b ON a.id = b.id AND b.v > 2 WINDOW(a, b) = 3 SECONDS {MINUTE}",
+        f"SELECT a.n, b.n AS m FROM a FULL JOIN b ON a.id = b.id WINDOW(a, b) = 0 SECONDS {MINUTE}",
+        f"SELECT id, n FROM a WHERE place = 'west' {MINUTE} UNION ALL SELECT id, n FROM b WHERE v > 2 FOR 5 SECONDS {MINUTE}",
+    ],
     "sparksql": [
         f"SELECT n, v FROM a {MINUTE} ORDER BY v DESC, n LIMIT 4",
-        f"SELECT id, n, RANK() OVER (PARTITION BY id ORDER BY v) AS r FROM a {MINUTE}",
+        f"SELECT id, n, MAX(v) OVER (PARTITION BY id) AS top FROM a {MINUTE}",
         f"SELECT n, m FROM pairs WHERE n > m {MINUTE}",
     ],
 }

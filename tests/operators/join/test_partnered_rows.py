@@ -9,6 +9,7 @@ from penstock.database.database import Database
 from penstock.settings import Settings
 from tests.support.local_engine import LocalEngine
 from tests.support.manual_clock import ManualClock
+from tests.support.pipe import BEGAN_US, Pipe
 
 SECOND = 1_000_000
 
@@ -43,3 +44,19 @@ def test_silence_alone_raises_the_alarm(tmp_path: Path) -> None:
         assert engines[0].cycle() is None, "with nothing left to wait for, nothing runs"
     finally:
         db.stop()
+
+
+def test_a_condition_of_on_about_the_left_side_alone_decides_who_has_a_partner(tmp_path: Path) -> None:
+    pipe = Pipe(tmp_path / "data")
+    pipe.probes("WITH (time = 'valid')")
+    pipe.db.execute(
+        "CREATE QUERY pairs AS SELECT a.value AS one, b.value AS other FROM probes a LEFT JOIN probes b"
+        " ON a.id < b.id AND a.value > 2 WINDOW(a, b) = 1 SECOND"
+    )
+    pipe.engine.drain()
+    for sensor, value, second in ((2, 9.0, 0), (1, 1.0, 0), (1, 3.0, 1), (1, 7.0, 5), (2, 9.0, 5)):
+        pipe.db.push("probes", [{"id": sensor, "value": value, "ts": BEGAN_US + second * SECOND - 10 * SECOND}])
+        pipe.engine.drain()
+    rows = [tuple(row.values()) for row in pipe.db.invoke("pairs").table.to_pylist()]
+    # The readings of sensor 2 have no partner either, and those of second 5 can still get one.
+    assert sorted(rows, key=repr) == [(1.0, None), (3.0, 9.0), (7.0, 9.0), (9.0, None)]

@@ -1,17 +1,13 @@
-"""ANOMALIES, ANOMALY and BASELINE at every committed cycle of random histories, and what subscribers are told of them."""
+"""ANOMALIES, ANOMALY and BASELINE at every committed cycle of random histories."""
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Callable
-from datetime import datetime
-from functools import partial
 from typing import Any
 
 import pytest
 
-from penstock.clock import format_timestamp
 from penstock.operators.aggregate.partials import tiles
 from penstock.views.standing_queries import Intervals
 from tests.operators.mining.story import PLACES, Story, same
@@ -90,38 +86,3 @@ def test_anomalies_and_baselines_are_those_of_all_rows(
         assert same(story.answer("single"), truth)
         seen["single"] += len(found)
     assert all(seen[name] for name in (*ASKED, "single")), seen
-
-
-@pytest.mark.parametrize("cycles", [10_000 if os.environ.get("PENSTOCK_SOAK") else 200])
-def test_a_subscriber_is_told_each_anomaly_once(cycles: int, pipes: Callable[..., Pipe]) -> None:
-    """Readings come in order: what was told stays true until it leaves the window."""
-    pipe = pipes(intervals=Intervals(snapshot_cycles=200, trim_cycles=100))
-    pipe.db.execute("CREATE TABLE probes (id INT PRIMARY KEY, reading STREAM (value DOUBLE)) WITH (time = 'valid')")
-    pipe.db.execute("INSERT INTO probes VALUES (1, NULL)")
-    asked = mining.Scoring(history=20, score=6)
-    pipe.db.execute(
-        "CREATE QUERY odd AS SELECT UNNEST(ANOMALIES(value, every => 1 SECOND, history => 20 SECONDS, score => 6)) AS a"
-        " FROM probes BEGIN (NOW - 60 SECONDS) END (NOW)"
-    )
-    rows: list[mining.Row] = []
-    truth: set[datetime] = set()
-    told, came, left = Counter[datetime](), Counter[datetime](), Counter[datetime]()
-    pipe.engine.drain()
-    plain, changes = pipe.db.subscribe("odd"), pipe.db.subscribe("odd", changes=True)
-    for step in range(cycles):
-        pipe.clock.advance(500_000)
-        ts = pipe.clock.now_us() // 1000 * 1000
-        value = float((step * 7919) % 13) + (500.0 if step % 97 == 60 else 0.0)
-        rows = [*rows[-200:], mining.Row(ts, step, "", value)]
-        pipe.db.push("probes", [{"id": 1, "value": value, "ts": format_timestamp(ts)}])
-        pipe.engine.drain()
-        for event in iter(partial(plain.next, 0.0), None):
-            told.update(row["a"]["at"] for row in event.table.to_pylist())
-        for event in iter(partial(changes.next, 0.0), None):
-            for row in event.table.to_pylist():
-                (came if row["op"] == "+" else left)[row["a"]["at"]] += 1
-        if step % 20 == 0 or step == cycles - 1:
-            series = mining.slots(rows, ts - 60 * SECOND, ts, SECOND)
-            truth |= {at(series.times[i]) for i, _ in mining.anomalies(series, asked)}
-    assert truth and set(told) == set(came) == truth
-    assert set(told.values()) == set(came.values()) == {1} and set(left.values()) <= {1} and set(left) < truth

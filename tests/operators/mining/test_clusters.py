@@ -181,8 +181,8 @@ def test_clusters_are_those_of_all_rows(seed: int, pipes: Callable[..., Pipe], m
 
     def arrays(low: int, until: int) -> list[dict[str, Any]]:
         inside = [(row, vector) for row, vector, _ in story.vectors if low <= row.ts <= until]
-        known = [mining.Placed(row.position, v) for row, v in inside if v is not None and None not in v]  # type: ignore[arg-type]
-        return mining.clusters(known, 2)
+        known = [(row.position, [x for x in v if x is not None and mining.is_reading(x)]) for row, v in inside if v]
+        return mining.clusters([mining.Placed(p, v) for p, v in known if len(v) == 3], 2)
 
     def whole(now: int) -> list[dict[str, Any]]:
         low = now - 60 * SECOND

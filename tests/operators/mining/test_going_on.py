@@ -171,3 +171,38 @@ def test_what_finishing_takes_is_measured_and_shown(pipes: Callable[..., Pipe]) 
     assert pipe.db.system.table("penstock.queries").column("finish_ms").to_pylist()[0] > 0
     lines = pipe.db.execute("EXPLAIN q").table.column(0).to_pylist()
     assert any(line.startswith("  finish: ") and line.endswith(" % of a core") for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("call", "readings"), [("SERIES(value, every => 1 SECOND)", 2), ("UNNEST(SERIES(value, every => 1 SECOND))", 1)]
+)
+def test_a_group_of_1000_slots_takes_at_most_50_kb(pipes: Callable[..., Pipe], call: str, readings: int) -> None:
+    """What the server counts for a query that is followed, so many readings in each slot of each group.
+
+    A slot of several readings has the error of their sum beside it, and a row per element has its key.
+    """
+    pipe, groups = pipes(), 200
+    pipe.db.execute("CREATE TABLE probes (id INT PRIMARY KEY, reading STREAM (value DOUBLE)) WITH (time = 'valid')")
+    pipe.db.execute(f"INSERT INTO probes VALUES {', '.join(f'({number}, NULL)' for number in range(groups))}")
+    pipe.db.execute(
+        f"CREATE QUERY q AS SELECT id, {call} AS a FROM probes GROUP BY id BEGIN (NOW - 1000 SECONDS) END (NOW)"
+    )
+    pipe.engine.drain()
+    subscription = pipe.db.subscribe("q")
+    began = pipe.clock.now_us()
+    for begin in range(0, 1010, 10):
+        pipe.clock.advance(10_000_000)
+        times = [began + 1_000_000 * (begin + second) + 1000 * n for second in range(10) for n in range(readings)]
+        at = [time for time in times for _ in range(groups)]
+        values = [(each % 7919) / 7 + number % groups for number, each in enumerate(at)]
+        ids = pa.array(list(range(groups)) * len(times), pa.int32())
+        sent = pa.table({"id": ids, "ts": pa.array(at, pa.timestamp("us", "UTC")), "value": values})
+        assert pipe.db.push("probes", sent).accepted == len(sent)
+        pipe.engine.drain()
+        while subscription.next(0.0) is not None:
+            pass
+    answer = pipe.db.standing.invoke("q").table
+    elements = answer.num_rows if "UNNEST" in call else sum(map(len, answer.column("a").to_pylist()))
+    assert elements >= 999 * groups
+    (memory,) = pipe.db.system.table("penstock.queries").column("memory").to_pylist()
+    assert 20 << 10 < memory / groups <= 50 << 10

@@ -9,10 +9,19 @@ from typing import Any
 
 from penstock.operators.mining.registry import FUNCTIONS
 from tests.support.pipe import Pipe
-from tests.support.real_series import EXCERPTS, ROOT, Story, as_table
+from tests.support.real_series import ROOT, push_howto
 
+PICTURES = {
+    "mining-series": ("series", "anomaly"),
+    "mining-anomalies": ("anomalies",),
+    "mining-rhythm": ("baseline", "periods", "periodic_patterns"),
+    "mining-courses": ("frequent_sequences",),
+    "mining-changes": ("change_points", "forecast"),
+    "mining-matches": ("matches",),
+    "mining-traffic": ("clusters",),
+    "mining-spectra": ("vector_sum", "vector_avg"),
+}
 PAGE = ROOT / "docs" / "howto" / "mining.md"
-BURSTS = [(1, [1, 2, 3]), (1, [3, 4, 5]), (2, [0, None, 1])]
 
 
 def shown(value: Any) -> str:
@@ -37,19 +46,7 @@ def test_every_example_answers_what_the_page_shows(pipe: Pipe) -> None:
     for language, block in blocks:
         if language == "sql":
             pipe.db.execute(re.sub(r"^SUBSCRIBE .*$", "", block, flags=re.MULTILINE))
-    frames = Story.of_folder(EXCERPTS).frames
-    for name, frame in frames.items():
-        pipe.db.push("series", as_table(name, frame))
-    speed, occupancy = (
-        as_table("t4013", frames[f"{name}_t4013"].drop_duplicates("ts")) for name in ("speed", "occupancy")
-    )
-    both = speed.rename_columns(["loop", "ts", "speed"]).join(
-        occupancy.rename_columns(["loop", "ts", "occupancy"]), ["loop", "ts"], join_type="inner"
-    )
-    assert pipe.db.push("loops", both).accepted == 2493
-    times = [datetime(2025, 11, 15, 7, 0, second).isoformat() + "Z" for second in range(3)]
-    rows = [{"detector": d, "counts": c, "ts": t} for (d, c), t in zip(BURSTS, times, strict=True)]
-    assert pipe.db.push("detectors", rows).accepted == 3
+    push_howto(pipe.db)
     pipe.engine.drain()
     asked = ""
     for language, block in blocks:
@@ -69,3 +66,11 @@ def test_every_example_answers_what_the_page_shows(pipe: Pipe) -> None:
 def test_the_page_has_an_example_of_every_function() -> None:
     text = PAGE.read_text()
     assert [name for name in FUNCTIONS if f"{name.upper()}(" not in text] == []
+
+
+def test_the_page_has_a_picture_of_every_function() -> None:
+    """`make mining-plots` draws them."""
+    text = PAGE.read_text()
+    shown_by = set(re.findall(r"\.\./img/(mining-[\w-]+)\.png", text))
+    assert shown_by == set(PICTURES) and {name for names in PICTURES.values() for name in names} == set(FUNCTIONS)
+    assert all((PAGE.parent / "../img" / f"{name}.png").exists() for name in PICTURES)

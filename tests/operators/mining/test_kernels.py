@@ -116,6 +116,14 @@ def test_a_score_never_changes_with_later_elements_or_where_the_window_begins(
 
 
 @pytest.mark.parametrize("robust", [True, False])
+def test_what_never_varied_has_no_anomaly_behind_a_gap_however_it_is_smoothed(robust: bool) -> None:
+    values = [*[0.1] * 40, None, *[0.1] * 20]
+    elements = mining.Elements([i * EVERY for i in range(61)], values, 0, EVERY)
+    asked = mining.Scoring(history=20, score=0.5, smooth=3, robust=robust)
+    assert found("anomalies", elements, options_of(asked)) == [] == mining.anomalies(elements, asked)
+
+
+@pytest.mark.parametrize("robust", [True, False])
 def test_what_never_varied_has_a_scale_of_nothing(robust: bool) -> None:
     """Sums of 0.1 are rounded."""
     times = [i * EVERY for i in range(60)]
@@ -166,7 +174,7 @@ def test_change_points_are_those_of_the_best_partition(
     assert all(len(part) >= shortest for part in parts)
     cost = sum(mining.deviations(part) for part in parts) + len(lines) * penalty * unit
     best, fewest = mining.best_partition(values, penalty * unit, shortest)
-    assert cost <= best + 1e-7 * max(best, penalty * unit) and len(lines) <= fewest
+    assert cost <= best + 1e-7 * max(best, penalty * unit) and len(lines) <= len(fewest)
     for line, (left, right) in zip(lines, pairwise(parts), strict=True):
         saved = mining.deviations(left + right) - mining.deviations(left) - mining.deviations(right)
         truth = [math.fsum(left) / len(left), math.fsum(right) / len(right), saved / unit]

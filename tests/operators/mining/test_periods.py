@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from statistics import NormalDist
 
@@ -53,11 +52,8 @@ def test_periods_changes_and_forecasts_are_those_of_all_rows(
             ]
             assert same(row["f"], forecast)
             assert same(row["m"], mining.periodic_patterns(mining.at_levels(series, [15, 20.5, 25]), 10, 2, 0.3)[:1000])
-            values = [value for value in series.values if value is not None]
-            points = [each["at"] for each in row["c"]]
-            if len(values) >= 8:
-                unit = 0.5 * mining.noise_of(values) * math.log(len(values))
-                assert len(points) == mining.best_partition(values, unit, 4)[1]
+            points = mining.change_points(series, 0.5, 4)
+            assert same(row["c"], [{**each, "at": at(int(each["at"] or 0))} for each in points])
             for name in seen:
                 seen[name] += len(row[name])
         single = mining.readings(story.rows, low, now)

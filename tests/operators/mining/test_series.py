@@ -155,4 +155,4 @@ def test_sums_of_vectors_are_those_of_all_rows(story: Story) -> None:
                 sums = [mining.vector_sum([r[i] for r in own], mean) for i in (1, 2) for mean in (False, True)]  # type: ignore[misc]
                 truth.append(dict(zip(("place", "s", "a", "c", "m"), (place, *sums), strict=True)))
         assert same(story.answer("q"), truth)
-        assert story.pipe.db.execute(text).table.to_pylist() == story.answer("q")
+        assert same(story.pipe.db.execute(text).table.to_pylist(), story.answer("q"))

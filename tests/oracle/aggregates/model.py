@@ -33,6 +33,7 @@ class Question:
         None  # a subquery: one aggregate of all rows, through this window or (begin_us None) the question's
     )
     compared: bool = False  # whether HAVING compares with it, beside showing it
+    session_us: int | None = None  # SESSION: rows of a group at most so far apart
     distinct: bool = False  # SELECT DISTINCT of the keys, and nothing else
 
     @property
@@ -45,6 +46,9 @@ class Question:
             items = ["window_start", "window_end", *items]
             step = f", {self.step_us // 1000} MS" if self.step_us is not None else ""
             groups.append(f"{'SLIDE' if step else 'TUMBLE'}({self.pane_us // 1000} MS{step})")
+        if self.session_us is not None:
+            items = ["window_start", "window_end", *items]
+            groups.append(f"SESSION({self.session_us // 1000} MS)")
         if self.latch_us is not None:
             groups.append("LATCH")
         where = " AND ".join(text for text, _ in filter(None, (self.static, self.stream)))
@@ -116,7 +120,9 @@ class Question:
         for row in inside:
             for pane in panes_of(row["ts"], self.pane_us, self.step_us):
                 groups.setdefault((*pane, *(_key(row[k]) for k in self.keys)), []).append(row)
-        if not self.keys and self.pane_us is None:
+        if self.session_us is not None:
+            groups = dict(sessions_of(groups, self.session_us))
+        elif not self.keys and self.pane_us is None:
             groups.setdefault((), [])
         found = [
             (
@@ -135,7 +141,7 @@ class Question:
 
     def _until(self, key: tuple[Any, ...], now_us: int | None) -> int:
         end = (now_us or 0) - (self.end_us if self.newest is None else 0)
-        return end if self.pane_us is None else min(end, key[1])
+        return end if self.pane_us is None and self.session_us is None else min(end, key[1])
 
     def _newest(self, rows: Iterable[Row]) -> list[Row]:
         assert self.newest is not None
@@ -148,6 +154,20 @@ class Question:
     def _last(self, rows: list[Row], place: int, now_us: int | None) -> list[Row]:
         own = self.own(place)
         return rows if own is None or now_us is None else [r for r in rows if r["ts"] >= now_us - self.end_us - own]
+
+
+def sessions_of(
+    groups: Mapping[tuple[Any, ...], list[Row]], gap_us: int
+) -> Iterator[tuple[tuple[Any, ...], list[Row]]]:
+    """The rows of each session of each group, with its edges before the key."""
+    for key, rows in groups.items():
+        session: list[Row] = []
+        for row in sorted(rows, key=lambda r: r["ts"]):
+            if session and row["ts"] - session[-1]["ts"] > gap_us:
+                yield (session[0]["ts"], session[-1]["ts"] + gap_us, *key), session
+                session = []
+            session.append(row)
+        yield (session[0]["ts"], session[-1]["ts"] + gap_us, *key), session
 
 
 def panes_of(ts: int, width: int | None, step: int | None) -> Iterator[tuple[int, ...]]:
@@ -195,7 +215,7 @@ def aggregate(function: str, column: str | None, rows: list[Row], until_us: int 
         return _corr([(row[column], row["whole"]) for row in rows if None not in (row[column], row["whole"])])
     if function == "twa":
         return _twa(sorted((r["ts"], r["position"], r[column]) for r in rows if r[column] is not None), until_us)
-    values = [row[column] for row in rows if row[column] is not None]
+    values = [_one_nan(row[column]) for row in rows if row[column] is not None]
     if function == "count":
         return len(values)
     if function.endswith("_distinct"):
@@ -205,11 +225,11 @@ def aggregate(function: str, column: str | None, rows: list[Row], until_us: int 
     if not values:
         return None
     if function in FRACTIONS:
-        return _percentile(sorted(values), FRACTIONS[function])
+        return _percentile(sorted(values, key=_rank), FRACTIONS[function])
     if function.startswith(("percentile_disc", "mode")):
-        return _in_order(function, sorted(values, reverse=function.endswith("_desc")))
+        return _in_order(function, sorted(values, key=_rank, reverse=function.endswith("_desc")))
     if function in ("min", "max"):
-        ranked = sorted(values, key=lambda v: (isinstance(v, float) and math.isnan(v), v))
+        ranked = sorted(values, key=_rank)
         return ranked[0] if function == "min" else ranked[-1]
     if function == "sum":
         return _sum(values) if isinstance(values[0], float) else sum(values)
@@ -218,8 +238,11 @@ def aggregate(function: str, column: str | None, rows: list[Row], until_us: int 
     count = len(values) - function.endswith("_samp")
     if count == 0:
         return None
-    exact = [Fraction(v) for v in values]
-    spread = float(sum((v - sum(exact) / len(exact)) ** 2 for v in exact) / count)
+    if not all(map(math.isfinite, values)):
+        return math.nan
+    exact, unit = _whole(values)
+    about = len(exact) * sum(v * v for v in exact) - sum(exact) ** 2
+    spread = float(Fraction(about, len(exact) * count * unit**2))
     return math.sqrt(spread) if function.startswith("stddev") else spread
 
 
@@ -230,7 +253,7 @@ def _twa(readings: list[tuple[int, int, Any]], until_us: int) -> float | None:
     ends = [*(ts for ts, _, _ in readings[1:]), max(until_us, readings[-1][0])]
     spans = [(float(value), end - ts) for (ts, _, value), end in zip(readings, ends, strict=True)]
     total = sum(span for _, span in spans)
-    return math.fsum(value * span for value, span in spans if span) / total if total else spans[-1][0]
+    return _sum([value * span for value, span in spans if span]) / total if total else spans[-1][0]
 
 
 FRACTIONS = {"percentile": 0.9, "median": 0.5, "percentile_cont": 0.25}
@@ -251,21 +274,41 @@ def _in_order(function: str, values: list[Any]) -> Any:
 
 
 def _corr(pairs: list[tuple[Any, Any]]) -> float | None:
-    if not pairs:
+    if len(pairs) < 2:
         return None
-    xs, ys = ([Fraction(pair[i]) for pair in pairs] for i in (0, 1))
-    x, y = sum(xs) / len(xs), sum(ys) / len(ys)
-    both = sum((a - x) * (b - y) for a, b in zip(xs, ys, strict=True))
-    spread = sum((a - x) ** 2 for a in xs) * sum((b - y) ** 2 for b in ys)
-    return float(both) / math.sqrt(spread) if spread else None
+    if not all(math.isfinite(x) and math.isfinite(y) for x, y in pairs):
+        return math.nan
+    (xs, _), (ys, _) = (_whole([pair[i] for pair in pairs]) for i in (0, 1))
+    count, x, y = len(pairs), sum(xs), sum(ys)
+    both = count * sum(a * b for a, b in zip(xs, ys, strict=True)) - x * y
+    spread = (count * sum(a * a for a in xs) - x * x) * (count * sum(b * b for b in ys) - y * y)
+    return both / math.isqrt(spread << 200) * 2.0**100 if spread else None
+
+
+def _whole(values: list[Any]) -> tuple[list[int], int]:
+    """Exactly the same numbers as multiples of a unit, and how many of it are 1."""
+    ratios = [v.as_integer_ratio() for v in values]
+    unit = max(below for _, below in ratios)
+    return [above * (unit // below) for above, below in ratios], unit
 
 
 def _sum(values: list[float]) -> float:
-    return math.nan if any(math.isnan(v) for v in values) else math.fsum(values)
+    """Exactly rounded; with infinities of both signs, or a NaN, it is NaN."""
+    return math.fsum(values) if all(map(math.isfinite, values)) else sum(values)
+
+
+def _rank(value: Any) -> tuple[bool, Any]:
+    """NaN comes after every number."""
+    return isinstance(value, float) and math.isnan(value), value
+
+
+def _one_nan(value: Any) -> Any:
+    return math.nan if isinstance(value, float) and math.isnan(value) else value
 
 
 def _key(value: Any) -> Any:
-    return 0.0 if isinstance(value, float) and value == 0 else value
+    """NaNs are one group, and so are both zeros."""
+    return 0.0 if isinstance(value, float) and value == 0 else _one_nan(value)
 
 
 def same(ours: list[tuple[Any, ...]], theirs: list[tuple[Any, ...]]) -> bool:
@@ -273,6 +316,13 @@ def same(ours: list[tuple[Any, ...]], theirs: list[tuple[Any, ...]]) -> bool:
         len(a) == len(b) and all(_same(x, y) for x, y in zip(a, b, strict=True))
         for a, b in zip(ours, theirs, strict=True)
     )
+
+
+def differing(ours: list[tuple[Any, ...]], theirs: list[tuple[Any, ...]]) -> tuple[list[Any], list[Any]]:
+    """The rows of each side that are not in the same place of the other one."""
+    pairs = list(zip(ours, theirs, strict=False))
+    unlike = [(a, b) for a, b in pairs if not same([a], [b])]
+    return [a for a, _ in unlike] + ours[len(pairs) :], [b for _, b in unlike] + theirs[len(pairs) :]
 
 
 def _same(a: Any, b: Any) -> bool:

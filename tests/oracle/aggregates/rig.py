@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import random
-from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from penstock.answers.subscription import Subscription
@@ -22,7 +23,7 @@ from penstock.sql.plan import AggregatePlan, plan_from_json
 from penstock.streams.log.segment_rows import read_slice
 from penstock.streams.log.segments import list_segments, slices
 from penstock.views.standing_queries import Intervals
-from tests.oracle.aggregates.model import Condition, Question, Row, same
+from tests.oracle.aggregates.model import Condition, Question, differing, same
 from tests.support.local_engine import LocalEngine
 from tests.support.manual_clock import ManualClock
 
@@ -53,7 +54,7 @@ STATIC_CONDITIONS: tuple[Condition | None, ...] = (
 )
 STREAM_CONDITIONS: tuple[Condition | None, ...] = (
     *(None, None),
-    ("value > 0", lambda r: r["value"] is not None and r["value"] > 0),
+    ("value > 0", lambda r: r["value"] is not None and (math.isnan(r["value"]) or r["value"] > 0)),
 )
 PLACES = ("north", "south", "east", None)
 COLUMNS = (
@@ -61,20 +62,54 @@ COLUMNS = (
     " (value DOUBLE, whole BIGINT, kind INT, name TEXT, amount DECIMAL(20, 2)))"
 )
 NAMES = (None, "", "a", "b", "\u00e4", "ab", "\U0001f600", "\uffee")
+SNAPSHOT_CYCLES = 7
+CYCLES_KEPT = 5
+ODD = (math.nan, math.inf, -math.inf, -0.0)  # JSON has no such numbers
+HOUR_US, DAY_US = 3_600_000_000, 86_400_000_000
+SCHEMA = pa.schema(
+    {
+        "id": pa.int32(),
+        "value": pa.float64(),
+        "whole": pa.int64(),
+        "kind": pa.int32(),
+        "name": pa.string(),
+        "amount": pa.decimal128(20, 2),
+        "ts": pa.timestamp("us", "UTC"),
+    }
+)
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What a query that could be compared was asked at a committed cycle."""
+
+    question: Question
+    head: int
+    now_us: int
+    start_us: int | None
+    begun: int
 
 
 class Rig:
     """Runs one random story."""
 
     restarts = 0.1  # how often a cycle is followed by one
+    odd = 0.3  # how often a push has values that are no ordinary numbers
+    far = False  # whether there are windows and gaps of hours and days, and a burst
 
     def __init__(self, folder: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
         self.random = random.Random(seed)
         self.apart = random.Random(f"subqueries of {seed}")  # so that stories stay what they were
+        self.pauses = random.Random(f"sessions of {seed}")
         self.fate = random.Random(f"files of {seed}")
+        self.numbers = random.Random(f"odd numbers of {seed}")
+        self.distance = random.Random(f"gaps of {seed}")
+        self.looks = random.Random(f"kept cycles of {seed}")
+        self.kept: dict[int, dict[str, Moment]] = {}
+        self.compared_older = self.bursts = 0
         self.files_lost = self.files_kept = 0
         # Snapshots and forgetting belong to the story, which is too short for the usual numbers.
-        self._intervals = Intervals(snapshot_cycles=7, trim_cycles=3)
+        self._intervals = Intervals(snapshot_cycles=SNAPSHOT_CYCLES, trim_cycles=3)
         self.folder, self.clock = folder, ManualClock(BEGAN_US)
         self.time = self.random.choice(["valid", "transaction"])
         self.rows: list[dict[str, Any]] = []
@@ -92,7 +127,7 @@ class Rig:
             self.place(sensor)
 
     def open(self) -> None:
-        settings = Settings(data=str(self.folder), group_commit_ms=0, cycles_keep=5)
+        settings = Settings(data=str(self.folder), group_commit_ms=0, cycles_keep=CYCLES_KEPT)
         self.db = Database(settings, self.clock, self._engine, self._intervals)  # type: ignore[arg-type]
         self.db.start()
         self.db.housekeeper.close()
@@ -113,11 +148,15 @@ class Rig:
             self.db.execute(f"INSERT INTO probes VALUES ({sensor}, {text}, {level!r}, NULL)")
         self.sensors[sensor] = (place, level)
 
-    def push(self) -> None:
+    def push(self, count: int = 0) -> None:
+        """A few readings, or so many."""
         readings, rows, first = [], [], len(self.rows)
-        for _ in range(self.random.randint(1, 12)):
+        odd = self.numbers.random() < self.odd
+        for _ in range(count or self.random.randint(1, 12)):
             reading: dict[str, Any] = {"id": self.random.choice(list(self.sensors))}
             reading["value"] = self.random.choice([None, 0.1, 0.2, -0.3, 1e9, 1.0, float(self.random.randint(-9, 9))])
+            if odd and self.numbers.random() < 0.3:
+                reading["value"] = self.numbers.choice(ODD)
             reading["whole"] = self.random.choice([None, self.random.randint(-5, 5), 2**40])
             reading["kind"] = self.random.choice([None, 1, 2, 3])
             reading["name"] = self.random.choice(NAMES)
@@ -130,9 +169,8 @@ class Rig:
                 reading["ts"] = (now - late) // 1000 * 1000
             place, level = self.sensors[reading["id"]]
             rows.append({**reading, "place": place, "level": level})
-            reading["amount"] = None if reading["amount"] is None else str(reading["amount"])
-            readings.append({**reading, "ts": format_timestamp(reading["ts"])} if "ts" in reading else reading)
-        receipt = self.db.push("probes", readings)
+            readings.append(reading)
+        receipt = self.db.push("probes", _arrow(readings) if odd or count else [_json(each) for each in readings])
         refused = {r.index for r in receipt.refused}
         assert all(r.condition == "before_retention" for r in receipt.refused), receipt
         for row in (row for i, row in enumerate(rows) if i not in refused):
@@ -159,7 +197,7 @@ class Rig:
 
     def create(self) -> None:
         self.names += 1
-        question = self.with_subquery(self.question(f"q{self.names}"))
+        question = self.with_subquery(self.with_sessions(self.far_back(self.question(f"q{self.names}"))))
         self.db.execute(f"CREATE QUERY {question.name} AS {question.sql}")
         plan = plan_from_json(self.db.catalog.state.queries[question.name].plan)
         assert isinstance(plan, AggregatePlan), plan
@@ -209,6 +247,25 @@ class Rig:
             pick([None] * 5 + [(1, True), (3, True), (10, False), (60, False)]) if not any(own) else None,
         )
 
+    def with_sessions(self, question: Question) -> Question:
+        """Some windows are sessions instead."""
+        pick = self.pauses.choice
+        if any(question.own_us) or question.latch_us is not None or question.distinct or self.pauses.random() < 0.75:
+            return question
+        gap = pick([1_000, 37_000, 400_000, 1_000_000, 1_500_000, 2_000_000, 12_000_000])
+        return replace(question, pane_us=None, step_us=None, session_us=gap)
+
+    def far_back(self, question: Question) -> Question:
+        """In stories about distance, half of the windows over time are long, and so are half of their panes."""
+        pick = self.distance.choice
+        if not self.far or question.begin_us is None or question.newest is not None or self.distance.random() < 0.5:
+            return question
+        pane = question.pane_us, question.step_us
+        if question.pane_us is not None:
+            pane = pick([pane, (60_000_000, None), (HOUR_US, None), (HOUR_US, 600_000_000), (DAY_US, None)])
+        begin = pick([7000_000_000, 5 * HOUR_US, DAY_US, 3 * DAY_US])
+        return replace(question, begin_us=begin, pane_us=pane[0], step_us=pane[1])
+
     def with_subquery(self, question: Question) -> Question:
         """Some questions are compared with all rows."""
         pick = self.apart.choice
@@ -234,6 +291,8 @@ class Rig:
                     self.db.execute(f"ALTER QUERY {name} SET BEGIN (NOW - 1 SECOND)")
                 return
             begin = self.random.choice([1_000_000, 5_000_000, 15_000_000])
+            if self.far and self.distance.random() < 0.5:
+                begin = self.distance.choice([7000_000_000, DAY_US, 3 * DAY_US])
             new = Question(
                 **{
                     **{f: getattr(old, f) for f in old.__dataclass_fields__},
@@ -263,10 +322,13 @@ class Rig:
         limits = Limits(self.random.choice([3, 7, 1000]), self.random.choice([5, 1000]))
         self.engine.cycle(limits)
         if self.random.random() < self.restarts:
-            self.watching.clear()
-            self.db.stop()
-            self.lose_files()
-            self.open()
+            self.restart()
+
+    def restart(self) -> None:
+        self.watching.clear()
+        self.db.stop()
+        self.lose_files()
+        self.open()
 
     def lose_files(self) -> None:
         """After half of the stops, some files of cells are deleted, cut short or changed."""
@@ -277,6 +339,7 @@ class Rig:
         for path in found:
             fate = self.fate.choice(["kept", "kept", "kept", "deleted", "short", "changed"])
             data = bytearray(path.read_bytes())
+            self.files_kept += fate == "kept"
             self.files_lost += fate != "kept"
             if fate == "deleted":
                 path.unlink()
@@ -287,6 +350,8 @@ class Rig:
                 path.write_bytes(data)
 
     def step(self) -> None:
+        if self.far and self.distance.random() < 0.12:
+            self.gap()
         action = self.random.choices(
             [self.push, self.cycle, self.create, self.alter, self.drop, self.watch, self.wait, self.move, self.forget],
             [30, 30, 6, 4, 2, 4, 15, 2, 4],
@@ -295,9 +360,21 @@ class Rig:
         if action == self.cycle:
             self.compare()
 
-    def finish(self) -> None:
-        for _ in range(3):
-            self.engine.cycle(Limits(1000, 1000))
+    def finish(self, least: int = 0, files: bool = False) -> None:
+        """Run what is left, and go on with a story that has met too few answers, or no files of cells."""
+        self.run_cycles(3)
+        rounds = 0
+        while self.compared <= least or (files and not self.files_lost + self.files_kept):
+            rounds += 1
+            assert rounds <= 20, "a story without answers to compare or files to lose"
+            self.push()
+            self.run_cycles(SNAPSHOT_CYCLES)
+            if files:
+                self.restart()
+
+    def run_cycles(self, count: int, rows: int = 1000) -> None:
+        for _ in range(count):
+            self.engine.cycle(Limits(rows, 1000))
             self.compare()
 
     def move(self) -> None:
@@ -306,13 +383,26 @@ class Rig:
     def wait(self) -> None:
         self.clock.advance(self.random.choice([1000, 37_000, 1_000_000, 4_700_000]))
 
+    def gap(self) -> None:
+        """Hours or days without a reading, or a little past the end of one."""
+        longest = self.distance.choice([HOUR_US // 60, HOUR_US, HOUR_US, 9 * HOUR_US, 2 * DAY_US])
+        self.clock.advance(self.distance.randint(1, longest // 1000) * 1000)
+
+    def burst(self) -> None:
+        """A thousand readings or so at once, and again after a while."""
+        self.bursts += 1
+        for wait_us in (40_000, 0):
+            self.push(self.distance.randint(600, 1400))
+            self.clock.advance(wait_us)
+        self.run_cycles(1, 100_000)
+
     def compare(self) -> None:
         store = self.db.standing.store
         if store.offset is None:
             return
         (table,) = store.state.tables.values()
         floor, head = store.state.retention(table.id), store.offset.data.get(table.id, 0)
-        rows = self.rows[floor:head]
+        moments = self.kept[store.cycle] = {}
         for name, question in self.questions.items():
             definition = store.state.queries.get(name)
             if definition is None or definition.id not in store.answers:
@@ -322,24 +412,34 @@ class Rig:
             begun = self.begun.setdefault(name, floor)
             if question.latch_us is not None and store.answers[definition.id].filling is not None:
                 continue
+            moments[name] = Moment(question, head, store.offset.now_us, definition.start_us, begun)
             if self.random.random() < 0.5:
-                seen = self.rows[begun:head] if question.latch_us is not None else rows
-                self._compare_one(name, question, seen, store.offset.now_us, definition.start_us)
+                self._compare_one(name, moments[name], floor)
         for name in list(self.watching):
             self._follow(name)
+        self._compare_older(store.cycle, floor)
 
-    def _compare_one(
-        self, name: str, question: Question, rows: Sequence[Row], clock_us: int, start_us: int | None
-    ) -> None:
-        now = clock_us
+    def _compare_older(self, newest: int, floor: int) -> None:
+        """An answer at a kept cycle is that of the rows which there were."""
+        cycle = self.looks.randint(max(newest - CYCLES_KEPT + 1, self.db.standing.feed.oldest()), newest)
+        known = {name: moment for name, moment in self.kept.get(cycle, {}).items() if name in self.questions}
+        self.kept = {at: each for at, each in self.kept.items() if at > newest - CYCLES_KEPT}
+        if known and cycle < newest:
+            name = self.looks.choice(sorted(known))
+            self._compare_one(name, known[name], floor, cycle)
+            self.compared_older += 1
+
+    def _compare_one(self, name: str, moment: Moment, floor: int, cycle: int | None = None) -> None:
+        question, now = moment.question, moment.now_us
         if self.time == "valid":
             # Rows that retention took have been, so NOW is what it was.
-            seen = self.rows[: self.db.standing.store.offset.data.get(self.table_id, 0)]  # type: ignore[union-attr]
+            seen = self.rows[: moment.head]
             now = max((r["ts"] for r in seen if question.passes(r)), default=None)  # type: ignore[assignment]
-        result = self.db.standing.invoke(name)
-        ours, theirs = sorted_rows(result.table), question.answer(rows, now, start_us)
+        result = self.db.standing.invoke(name, cycle)
+        rows = self.rows[moment.begun if question.latch_us is not None else floor : moment.head]
+        ours, theirs = sorted_rows(result.table), question.answer(rows, now, moment.start_us)
         self.compared += 1
-        assert same(ours, theirs), (question.sql, now, ours, theirs)
+        assert same(ours, theirs), (question.sql, cycle, now, *differing(ours, theirs))
 
     def _follow(self, name: str) -> None:
         subscription, known = self.watching[name]
@@ -354,6 +454,17 @@ class Rig:
         if not self.db.standing.is_resting(name):
             now = sorted_rows(self.db.standing.invoke(name).table)
             assert same(sorted(known, key=repr), now), (name, known, now)
+
+
+def _json(reading: dict[str, Any]) -> dict[str, Any]:
+    amount, ts = reading["amount"], reading.get("ts")
+    told = {**reading, "amount": None if amount is None else str(amount)}
+    return told if ts is None else {**told, "ts": format_timestamp(ts)}
+
+
+def _arrow(readings: list[dict[str, Any]]) -> pa.Table:
+    names = [name for name in SCHEMA.names if name in readings[0]]
+    return pa.Table.from_pylist(readings, pa.schema([SCHEMA.field(name) for name in names]))
 
 
 def sorted_rows(table: Any) -> list[tuple[Any, ...]]:

@@ -21,7 +21,7 @@ def make_question(
     aliases = tuple(ALIASES[:count])
     sensors = tuple(tuple(sorted(random.sample(range(1, 5), 2))) if random.random() < 0.4 else None for _ in aliases)
     clause, windows = _windows(random, aliases)
-    conditions, holds = _conditions(random, aliases)
+    conditions, holds = conditions_of(random, aliases)
     conditions += [
         f"{alias}.sensor IN ({', '.join(map(str, only))})" for alias, only in zip(aliases, sensors, strict=True) if only
     ]
@@ -119,7 +119,7 @@ def span_text(us: int) -> str:
     return f"{us // SECOND} SECONDS" if us % SECOND == 0 else f"INTERVAL '0.{us:06d}' SECOND"
 
 
-def _conditions(random: random.Random, aliases: tuple[str, ...]) -> tuple[list[str], Any]:
+def conditions_of(random: random.Random, aliases: tuple[str, ...]) -> tuple[list[str], Any]:
     """An equality over all, over some, a comparison of values, or nothing."""
     texts: list[str] = []
     tests: list[Any] = []
@@ -143,9 +143,10 @@ def _conditions(random: random.Random, aliases: tuple[str, ...]) -> tuple[list[s
                 c[i]["v"] is not None and c[j]["v"] is not None and abs(c[i]["v"] - c[j]["v"]) <= bound
             )
         )
-    if random.random() < 0.2:
-        texts.append("b.v > 0")
-        tests.append(lambda c: c[1]["v"] is not None and c[1]["v"] > 0)
+    for place, alias in enumerate("ba"):
+        if random.random() < 0.2:
+            texts.append(f"{alias}.v > 0")
+            tests.append(lambda c, i=1 - place: c[i]["v"] is not None and c[i]["v"] > 0)
 
     def holds(combination: Combination) -> bool:
         return all(test(combination) for test in tests)

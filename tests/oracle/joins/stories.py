@@ -159,9 +159,8 @@ class Story:
         question = self.make_question(f"q{self.made}", most_streams)
         question.start = self._start(question)
         self.db.execute(f"CREATE QUERY {question.name} AS {question.sql}")
-        definition = self.db.catalog.state.queries[question.name]
-        assert isinstance(plan_from_json(definition.plan), JoinPlan), question.sql
-        question.start = definition.start_us
+        self.check_plan(question)
+        question.start = self.db.definition(question.name).start_us
         self.questions[question.name] = question
         # A subscriber can begin once a cycle knows the query; what changes from then on must add up to the answer.
         self.engine.cycle(self._limits())
@@ -170,6 +169,10 @@ class Story:
 
     def make_question(self, name: str, most_streams: int) -> Question:
         return make_question(self.random, name, self.streams, self.tables, most_streams, self.with_tables)
+
+    def check_plan(self, question: Question) -> None:
+        plan = plan_from_json(self.db.definition(question.name).plan)
+        assert isinstance(plan, JoinPlan), question.sql
 
     def follow(self, name: str) -> None:
         self.followers[name] = (Subscription(self.db.standing, name, None, True), Counter())

@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.oracle.joins.branched import BranchedStory
 from tests.oracle.joins.stories import Story
 
 SOAK = bool(os.environ.get("PENSTOCK_SOAK"))
 # Of the first twenty, these run every line of our code that any of them runs.
 SEEDS = range(300) if SOAK else (0, 4, 6, 9, 10, 11, 12, 14, 15, 16)
+BRANCHED = range(2001, 2200 if SOAK else 2008)
 WITH_TABLES = range(1000, 1100 if SOAK else 1004)
 
 
@@ -23,3 +25,8 @@ def test_joins_equal_their_definition(seed: int, tmp_path: Path) -> None:
 @pytest.mark.parametrize("seed", WITH_TABLES)
 def test_joins_with_ordinary_tables_equal_their_definition(seed: int, tmp_path: Path) -> None:
     assert Story(tmp_path / "data", seed, with_tables=1.0).tell(steps=45, most_streams=3) > 0
+
+
+@pytest.mark.parametrize("seed", BRANCHED)
+def test_paths_both_ways_and_full_joins_equal_their_definition(seed: int, tmp_path: Path) -> None:
+    assert BranchedStory(tmp_path / "data", seed).tell(steps=45, most_streams=3 if seed % 4 else 4) > 0

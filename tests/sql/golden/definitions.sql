@@ -18,17 +18,17 @@ CREATE TABLE sensors (
   reading   STREAM gas_probe
 ) WITH (time = 'valid', out_of_order = 'refuse', retention = '7 DAYS');
 --| flat columns: sensor_id INT, location TEXT, lat DOUBLE, lon DOUBLE, gas_id INT, gas_name TEXT, ppm DOUBLE, ts TIMESTAMP
---| TableOptions(time='valid', out_of_order='refuse', retention_us=604800000000, idle_us=60000000, max_ahead_us=60000000, always_on=False, discover=False, deduplicate=None)
+--| TableOptions(time='valid', out_of_order='refuse', retention_us=604800000000, idle_us=60000000, max_ahead_us=60000000, always_on=False, discover=False, deduplicate=None, lateness_us=None, watermark_us=None)
 
 -- clauses stand where a newcomer puts them
 CREATE TABLE IF NOT EXISTS boilers (id BIGINT, hall TEXT, r STREAM (temperature DOUBLE, id INT), PRIMARY KEY (hall, id))
   ALWAYS ON DEDUPLICATE BY (hall, id, r.temperature, ts) WITHIN 1 HOUR WITH (idle = 5 SECONDS, max_ahead = INTERVAL '90' SECOND);
 --| flat columns: id BIGINT, hall TEXT, temperature DOUBLE, r.id INT, ts TIMESTAMP
---| TableOptions(time='transaction', out_of_order='refuse', retention_us=None, idle_us=5000000, max_ahead_us=90000000, always_on=True, discover=False, deduplicate=Deduplicate(fields=('hall', 'id', 'temperature', 'ts'), within_us=3600000000))
+--| TableOptions(time='transaction', out_of_order='refuse', retention_us=None, idle_us=5000000, max_ahead_us=90000000, always_on=True, discover=False, deduplicate=Deduplicate(fields=('hall', 'id', 'temperature', 'ts'), within_us=3600000000), lateness_us=None, watermark_us=None)
 
 CREATE TABLE rooms (name VARCHAR(40) NOT NULL, built TIMESTAMP WITH TIME ZONE, size DECIMAL(8, 2), tags TEXT[], at STRUCT<x: DOUBLE, y: DOUBLE>);
 --| flat columns: name TEXT, built TIMESTAMP, size DECIMAL(8, 2), tags ARRAY<TEXT>, at STRUCT<x: DOUBLE, y: DOUBLE>
---| TableOptions(time='transaction', out_of_order='refuse', retention_us=None, idle_us=60000000, max_ahead_us=60000000, always_on=False, discover=False, deduplicate=None)
+--| TableOptions(time='transaction', out_of_order='refuse', retention_us=None, idle_us=60000000, max_ahead_us=60000000, always_on=False, discover=False, deduplicate=None, lateness_us=None, watermark_us=None)
 
 CREATE STREAM TYPE counter AS (count BIGINT NOT NULL, note TEXT NULL);
 --| CreateStreamType
@@ -139,7 +139,7 @@ ALTER TABLE sensors ALTER COLUMN lat TYPE INT;
 --| ERROR 0A000 not_supported: ALTER TABLE ALTER is not supported
 --|   1 | ALTER TABLE sensors ALTER COLUMN lat TYPE INT;
 --|     |                     ^^^^^
---| hint: ALTER TABLE can ADD COLUMN; a column's type never changes
+--| hint: ALTER TABLE can ADD COLUMN and SET lateness; a column's type never changes
 
 ALTER TABLE sensors ADD COLUMN x INT NOT NULL;
 --| ERROR 0A000 not_supported: NOT NULL on an added column is not supported

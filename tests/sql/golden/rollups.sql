@@ -1,15 +1,15 @@
 -- empty: this script makes its own tables
 CREATE TABLE probes (id INT PRIMARY KEY, site TEXT, reading STREAM (ppm DOUBLE, gas TEXT)) WITH (retention = '1 DAY');
 --| flat columns: id INT, site TEXT, ppm DOUBLE, gas TEXT, ts TIMESTAMP
---| TableOptions(time='transaction', out_of_order='refuse', retention_us=86400000000, idle_us=60000000, max_ahead_us=60000000, always_on=False, discover=False, deduplicate=None)
+--| TableOptions(time='transaction', out_of_order='refuse', retention_us=86400000000, idle_us=60000000, max_ahead_us=60000000, always_on=False, discover=False, deduplicate=None, lateness_us=None, watermark_us=None)
 
 CREATE TABLE kept (id INT PRIMARY KEY, reading STREAM (ppm DOUBLE));
 --| flat columns: id INT, ppm DOUBLE, ts TIMESTAMP
---| TableOptions(time='transaction', out_of_order='refuse', retention_us=None, idle_us=60000000, max_ahead_us=60000000, always_on=False, discover=False, deduplicate=None)
+--| TableOptions(time='transaction', out_of_order='refuse', retention_us=None, idle_us=60000000, max_ahead_us=60000000, always_on=False, discover=False, deduplicate=None, lateness_us=None, watermark_us=None)
 
 CREATE TABLE sites (site TEXT PRIMARY KEY);
 --| flat columns: site TEXT
---| TableOptions(time='transaction', out_of_order='refuse', retention_us=None, idle_us=60000000, max_ahead_us=60000000, always_on=False, discover=False, deduplicate=None)
+--| TableOptions(time='transaction', out_of_order='refuse', retention_us=None, idle_us=60000000, max_ahead_us=60000000, always_on=False, discover=False, deduplicate=None, lateness_us=None, watermark_us=None)
 
 CREATE ROLLUP climate ON probes AS
   SELECT site, COUNT(*), SUM(ppm), MIN(ppm) AS least WHERE ppm >= 0 AND site <> 'lab' GROUP BY site
@@ -116,7 +116,7 @@ CREATE ROLLUP x ON probes AS SELECT SUM(ppm, 5 MINUTES) EVERY 1 MINUTE;
 --| hint: EVERY says how time is cut
 
 CREATE ROLLUP x ON probes AS SELECT COUNT(*) GROUP BY TUMBLE(1 HOUR) EVERY 1 MINUTE;
---| ERROR 0A000 not_supported: TUMBLE or SLIDE in a rollup is not supported
+--| ERROR 0A000 not_supported: TUMBLE, SLIDE or SESSION in a rollup is not supported
 --|   1 | CREATE ROLLUP x ON probes AS SELECT COUNT(*) GROUP BY TUMBLE(1 HOUR) EVERY 1 MINUTE;
 --|     |                              ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
 --| hint: EVERY says how time is cut

@@ -47,6 +47,8 @@ class Model:
                 return "too_far_ahead"
             if options.retention_us is not None and latest is not None and ts < latest - options.retention_us:
                 return "before_retention"
+        if options.lateness_us is not None and latest is not None and ts < latest - options.lateness_us:
+            return "too_late"
         unordered = newest is not None and ts < newest
         clamped = unordered and options.out_of_order == "clamp"
         if clamped:
@@ -86,6 +88,7 @@ steps = st.one_of(
 @pytest.mark.parametrize("out_of_order", ["refuse", "clamp", "accept"])
 @given(
     retention=st.sampled_from([None, KEEP]),
+    lateness=st.sampled_from([None, 0, 5]),
     deduplicate=st.sampled_from([None, Deduplicate(("seq",), WITHIN)]),
     script=st.lists(steps, min_size=1, max_size=8),
 )
@@ -94,11 +97,13 @@ def test_any_sequence_of_pushes_failures_and_restarts_gives_what_the_rules_say(
     tmp_path_factory: pytest.TempPathFactory,
     out_of_order: str,
     retention: int | None,
+    lateness: int | None,
     deduplicate: Deduplicate | None,
     script: list[tuple[str, Any]],
 ) -> None:
     folder: Path = tmp_path_factory.mktemp("model")
-    table = make_table(out_of_order=out_of_order, retention_us=retention, max_ahead_us=AHEAD, deduplicate=deduplicate)
+    kept = {"retention_us": retention, "lateness_us": lateness, "deduplicate": deduplicate}
+    table = make_table(out_of_order=out_of_order, max_ahead_us=AHEAD, **kept)
     bench, model = Bench(folder, table), Model(table)
     counted = 0
     try:

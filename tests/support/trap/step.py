@@ -10,12 +10,13 @@ from penstock.cycle.commit_files import ResultRow
 from penstock.cycle.folder import DataFolder
 from penstock.cycle.log_batch import LogBatch
 from penstock.expr.evaluate import Functions
+from penstock.operators.base.step import RowStep
 from penstock.pipeline.tasks import Unit
 from penstock.sql.plan import Plan
 from tests.support.trap import TRAP
 
 
-class TrapStep:
+class TrapStep(RowStep):
     """All running queries of a table. Each gets a result that says nothing, for the trap in the server."""
 
     cost: ClassVar[str | None] = None

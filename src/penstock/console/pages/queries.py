@@ -200,6 +200,9 @@ class _View:
                 code(definition.sql, wrap=True)
         told = [("runs as", facts["runs"])]
         told += [(n, facts[n]) for n in ("reason", "owner", "description") if facts[n]]
+        passed = f", up to {format_timestamp(facts['final_to'])[:19]}" if facts["final_to"] is not None else ""
+        limit = f", at most {size(facts['state_limit'])}" if facts["state_limit"] else ""
+        told += [("rows are final", facts["final"] + passed), ("its state", facts["state_bound"] + limit)]
         self._about.set_content(facts_html(told))
         self._window.follow(definition)
 

@@ -165,6 +165,7 @@ def _definition(table: dict[str, Any]) -> list[tuple[str, str]]:
         ("time", "the sensors' own" if options["time"] == "valid" else "when a reading comes in"),
         ("out of order", options["out_of_order"]),
         ("kept for", options["retention"] or "ever"),
+        *([("lateness", options["lateness"])] if options["lateness"] else []),
     ]
 
 

@@ -10,13 +10,14 @@ from typing import ClassVar
 
 import pyarrow as pa
 
-from penstock.errors import error
-from penstock.expr.windows import FOREVER, TimeWindow
+from penstock.errors import error, expect
+from penstock.expr.windows import FOREVER, Bound, TimeWindow
 from penstock.operators.aggregate.approximate.brackets import CellSum, unsliced
 from penstock.operators.aggregate.cell_estimate import count_groups, estimate_cells
 from penstock.operators.aggregate.correlated import with_inner
 from penstock.operators.aggregate.edge_rows import EdgeLook, concat_rows
 from penstock.operators.aggregate.family import FamilyStore, MissingRows, numbered_cells
+from penstock.operators.aggregate.final_panes import panes_ending, range_of_panes, with_panes
 from penstock.operators.aggregate.groups import Groups
 from penstock.operators.aggregate.history import (
     READ_ROWS,
@@ -46,12 +47,16 @@ from penstock.operators.aggregate.series_cache import SeriesAsked, SeriesLook
 from penstock.operators.aggregate.shape import SECOND_US, Measure, family_name, family_of, measures_of, plan_width
 from penstock.operators.aggregate.slicer import SlicedFamily
 from penstock.operators.aggregate.within import loose_measures, note_doubt, read_exactly
+from penstock.operators.base.answer import AnswerAt
+from penstock.operators.base.finality import final_inside
 from penstock.operators.base.log_reader import LogReader, read_log
 from penstock.operators.base.ranges import Range
 from penstock.operators.base.row_order import sorted_rows
 from penstock.operators.base.table_answer import CellsOfLog, TableAnswer
 from penstock.operators.select.window_cut import WindowAt
 from penstock.sql.plan import AggregatePlan
+from penstock.sql.plan.output import schema_of
+from penstock.streams.log.segments import first_reached
 from penstock.views.answer_store import AnswerStore
 
 Reader = Callable[[], LogReader]
@@ -84,6 +89,8 @@ class AggregateAt(TableAnswer):
     kept_window: Hashable = field(
         default=None, kw_only=True
     )  # stands for the window where that is another one each time
+    watermark_us: int | None = field(default=None, kw_only=True)  # of the table, as far as the answer has read it
+    kept_from_us: int = field(default=-FOREVER, kw_only=True)  # retention may have taken readings before this
 
     @property
     def now_us(self) -> int | None:
@@ -95,9 +102,9 @@ class AggregateAt(TableAnswer):
 
     @property
     def stretch(self) -> int | None:
-        """With panes, until one leaves the window. With HAVING, a group that passes it for a moment is an alarm."""
+        """With panes, until one leaves the window. With HAVING or QUALIFY, a group that passes it for a moment is an alarm."""
         span, panes = self.instant.range(), self.plan.panes
-        if self.plan.having is not None:
+        if self.plan.having is not None or self.plan.qualify is not None:
             return None
         return span[0] // panes.pane if span is not None and panes is not None else 0
 
@@ -114,6 +121,46 @@ class AggregateAt(TableAnswer):
         elif self._answer is None:
             self._answer = self._shared()
         return self._answer
+
+    @property
+    def final_to_us(self) -> int | None:
+        if self.plan.panes is None:
+            return None
+        span = self.instant.range()
+        return final_inside(self.instant.window, self.watermark_us, span[1] if span is not None else None)
+
+    def final_rows(self) -> pa.Table:
+        return self._panes_ending(None, self._slides_from())
+
+    def rows_made_final(self, before: AnswerAt) -> pa.Table:
+        """Panes that have left the window in between are among them: they are found in the log."""
+        was = expect(AggregateAt, before)
+        return self._panes_ending(was.final_to_us, was._slides_from() if was.final_to_us is None else -FOREVER)
+
+    def _slides_from(self) -> int:
+        """Before which time the window has cut panes."""
+        span = self.instant.range()
+        return span[0] if span is not None and expect(TimeWindow, self.instant.window).slides else -FOREVER
+
+    def _panes_ending(self, after: int | None, starts_from: int) -> pa.Table:
+        """The rows of final panes that begin at a time or later, without those that ended up to `after`."""
+        until, span, panes = self.final_to_us, self.instant.range(), self.plan.panes
+        found = None
+        if until is not None and span is not None and panes is not None:
+            found = panes_ending(panes, after, until, max(starts_from, self.kept_from_us))
+        if found is None or span is None:
+            return schema_of(self.plan.outputs).empty_table()
+        low, high = range_of_panes(expect(TimeWindow, self.instant.window), span, found)
+        window = TimeWindow(Bound("constant", low), Bound("constant", high))
+        # NOW has passed these panes for all readings that can still come, also where the passing sensors are silent.
+        instant = replace(self.instant, window=window, now_us=max(self.now_us or 0, found.last))
+        reach = self.reach if low >= span[0] else min(self.reach, self._first_reached(low))
+        part = replace(self, plan=with_panes(self.plan, found), instant=instant, reach=reach, _answer=None, rollup=None)
+        return part._computed()
+
+    def _first_reached(self, low_us: int) -> int:
+        """The first log position with a row of a time or later."""
+        return first_reached(self.reader().segments(), low_us, self.instant.floor)
 
     def _shared(self) -> pa.Table:
         """The answer. One of many rows is kept for its other pages and subscribers."""

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
 
 from penstock.catalog.rows import StaticRows
 from penstock.errors import error
 from penstock.expr.evaluate import evaluate
-from penstock.expr.windows import TimeWindow
+from penstock.expr.windows import FOREVER, TimeWindow
 from penstock.operators.aggregate.approximate.coarse_cells import cell_store
+from penstock.operators.aggregate.family import FamilyStore
+from penstock.operators.aggregate.groups import Groups
+from penstock.operators.aggregate.history import SliceRequest, read_rows
+from penstock.operators.aggregate.partials.base import Ints
 from penstock.operators.aggregate.partials.cell_sums import Panes
 from penstock.operators.aggregate.partials.slices import number_groups
 from penstock.operators.aggregate.partials.tiles import (
@@ -23,13 +31,20 @@ from penstock.operators.aggregate.partials.tiles import (
     tile_slots,
 )
 from penstock.operators.aggregate.shape import SECOND_US, Family, Measure, family_of, measures_of, slice_width
+from penstock.operators.base.log_reader import LogReader
 from penstock.sql.plan import AggregatePlan
 from penstock.streams.log.segments import Segment, rows_within
 
 CELL_BYTES, SLOT_BYTES = 8, 56
 """What tiles keep of each cell beside its state: its group and the number of its rows. And of each slot: its time and log positions, twice."""
-FEW_ROWS = 2_000_000
-"""A window with fewer rows is not looked at: whatever it is, its cells take little."""
+GROUP_BYTES = 24
+"""What a key takes, where it has at most 64 bits."""
+FEW_ROWS = 100_000
+"""Of fewer rows no full window is estimated: they may have come in a burst."""
+LEAST_PART = 10
+"""With a tenth of the window in cells, or more, these tell what the whole will take."""
+SAMPLE_PIECES, PIECE_ROWS = 32, 1 << 11
+"""A sample of the log is so many pieces of so many rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,15 +60,28 @@ class CellEstimate:
         return sum(self.levels.values())
 
 
-def estimate_cells(plan: AggregatePlan, segments: Sequence[Segment], groups: int) -> CellEstimate | None:
-    """None where it cannot be told: the window has no fixed length, or the log has no time yet."""
-    length_us = window_us(plan)
-    if length_us is None or not segments:
+class RowSample(NamedTuple):
+    """Which share of a table's rows belongs to a family, and how many groups there may be."""
+
+    share: float
+    groups: int
+
+
+def estimate_cells(
+    plan: AggregatePlan, segments: Sequence[Segment], groups: int, share: float = 1.0, part_us: int | None = None
+) -> CellEstimate | None:
+    """None where it cannot be told: the window has no fixed length, or the log has no time yet.
+
+    `share`: of the rows, those that count. `part_us`: the cells of so much of the window.
+    """
+    whole_us = window_us(plan)
+    if whole_us is None or not segments:
         return None
     known_us = max(s.max_ts for s in segments) - min(s.min_ts for s in segments)
     if known_us <= 0:
         return None
-    rate = rows_within(segments, length_us) / min(length_us, known_us)
+    rate = share * rows_within(segments, whole_us) / min(whole_us, known_us)
+    length_us = whole_us if part_us is None else min(part_us, whole_us)
     levels = level_cells(rate, length_us, groups, plan.panes, SLOT_ROWS)
     every = min((call.every_us for call in plan.aggregates if call.every_us), default=None)
     if every is not None:
@@ -62,9 +90,28 @@ def estimate_cells(plan: AggregatePlan, segments: Sequence[Segment], groups: int
         levels = level_cells(rate, length_us, groups, plan.panes, WIDE_ROWS)
     slots = sum(cells / max(1.0, min(groups, rate * width)) for width, cells in levels.items())
     each = [state_bytes(measure) + CELL_BYTES for measure in measures_of(plan)]
-    return CellEstimate(
-        rate * SECOND_US, levels, int(sum(each) * sum(levels.values()) + len(each) * SLOT_BYTES * slots)
-    )
+    nbytes = sum(each) * sum(levels.values()) + len(each) * SLOT_BYTES * slots
+    nbytes += GROUP_BYTES * min(groups, rate * length_us)
+    return CellEstimate(rate * SECOND_US, levels, int(nbytes))
+
+
+def estimate_by_cells(plan: AggregatePlan, segments: Sequence[Segment], family: FamilyStore) -> CellEstimate | None:
+    """The same by the cells that are kept already: sensors may be silent at night, or send at different rates."""
+    groups, known = max(1, len(family.groups)), [family.measures[measure] for measure in measures_of(plan)]
+    stores = [each.tiles for each in known if each.tiles is not None]
+    full, length_us = estimate_cells(plan, segments, groups), window_us(plan)
+    span_us = max((store.span_us for store in stores), default=0)
+    if full is None or length_us is None or span_us < length_us // LEAST_PART:
+        return full
+    part = estimate_cells(plan, segments, groups, part_us=span_us)
+    assert part is not None
+    # The newest cells stay apart whatever the window is, and finer cells of slots are those of two slots.
+    apart, apart_bytes = sum(store.apart for store in stores), sum(store.apart_bytes for store in stores)
+    cells = (sum(map(len, stores)) - apart) / len(stores) / part.cells
+    nbytes = family.groups.nbytes + sum(store.nbytes - store.refined_bytes for store in stores) - apart_bytes
+    levels = {width: round(count * cells) for width, count in full.levels.items()}
+    levels[min(levels)] += apart // len(stores)
+    return CellEstimate(full.rate, levels, round(full.nbytes * nbytes / part.nbytes) + apart_bytes)
 
 
 def window_us(plan: AggregatePlan) -> int | None:
@@ -82,7 +129,9 @@ def level_cells(rate: float, length_us: int, groups: int, panes: Panes | None, m
     while left_us > 0:
         wider = width * tile_slots(width)[0]
         filled = min(groups, rate * width)
-        rows = rate * wider
+        rows = (
+            0.99 * rate * wider
+        )  # where it is near to a limit, as steady sensors are, the rows that are there are a little fewer
         # Very many rows per slot are for very many cells: then it does not matter how many there are per cell.
         is_sparse = rows <= most_rows and (most_rows >= WIDE_ROWS or rows <= CELL_ROWS * filled * tile_slots(width)[0])
         is_sparse = is_sparse and may_be_slot(wider, panes.pane if panes is not None else 0)
@@ -111,18 +160,49 @@ def count_groups(family: Family, static: StaticRows) -> int:
     return int(groups.max(initial=0)) + 1
 
 
-def check_cells_fit(plan: AggregatePlan, segments: Sequence[Segment], static: StaticRows, most_mb: int) -> None:
-    """Raise over_budget where the cells of a full window alone would take more than the memory for all."""
+def sample_rows(log_reader: LogReader, family: Family, rows: int, full_rows: float) -> RowSample:
+    """Read some of the newest rows of the log. `full_rows`: how many a full window has."""
+    head = log_reader.segments()[-1].end
+    first = max(log_reader.segments()[0].first, head - rows)
+    starts = [*range(first, head, PIECE_ROWS)]
+    if len(starts) > SAMPLE_PIECES:  # not evenly: sensors may take turns
+        starts = random.Random(head).sample(starts, SAMPLE_PIECES)
+    pieces = [(start, min(head, start + PIECE_ROWS)) for start in sorted(starts)]
+    groups, found = Groups.by(family.keys), [np.empty(0, np.int64)]
+    for piece in pieces:
+        for part in read_rows(log_reader, SliceRequest(family, (), SECOND_US), piece):
+            found.append(groups.number(part.keys, len(part.times))[part.groups])
+    numbers = np.concatenate(found)
+    share = len(numbers) / sum(end - start for start, end in pieces)
+    return RowSample(share, guess_groups(numbers, round(share * full_rows)))
+
+
+def guess_groups(numbers: Ints, rows: int) -> int:
+    """How many groups so many rows may have, by those of a sample (Chao's estimator): the more were seen only once, the more were not seen."""
+    counts = np.unique(numbers, return_counts=True)[1]
+    once, twice = (int(np.count_nonzero(counts == times)) for times in (1, 2))
+    return max(1, min(rows, len(counts) + once * (once - 1) // (2 * (twice + 1))))
+
+
+def check_cells_fit(plan: AggregatePlan, log_reader: LogReader, most_mb: int, taken: int) -> None:
+    """Raise over_budget where the cells of a full window would take more of the memory for all than other queries leave."""
     if not all(isinstance(cell_store(measure.make(), measure.every_us), TileStore) for measure in measures_of(plan)):
         return
-    length_us = window_us(plan)
-    if length_us is None or rows_within(segments, length_us) < FEW_ROWS:
+    segments, length_us, left = log_reader.segments(), window_us(plan), (most_mb << 20) - taken
+    rows = rows_within(segments, length_us) if length_us is not None else 0
+    if rows < FEW_ROWS:
         return
-    found = estimate_cells(plan, segments, count_groups(family_of(plan), static))
-    if found is not None and found.nbytes > most_mb << 20:
+    family = family_of(plan)
+    most = count_groups(family, log_reader.static) if family.is_static else FOREVER
+    found = estimate_cells(plan, segments, most)
+    if found is not None and length_us is not None and found.nbytes > left:
+        # That was as many cells as there may be. The log tells more.
+        seen = sample_rows(log_reader, family, rows, found.rate * length_us / SECOND_US)
+        found = estimate_cells(plan, segments, min(most, seen.groups), seen.share)
+    if found is not None and found.nbytes > left:
         raise error(
             "over_budget",
             detail=f"a full window has about {found.cells:,} cells per aggregate, {found.nbytes >> 20:,} MB at"
-            f" {found.rate:,.0f} rows/s; slices_memory_mb is {most_mb:,}",
+            f" {found.rate:,.0f} rows/s; other queries take {taken >> 20:,} MB of {most_mb:,} (slices_memory_mb)",
             hint="make the window shorter or group by less, use a rollup, or raise slices_memory_mb",
         )

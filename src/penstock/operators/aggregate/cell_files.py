@@ -28,7 +28,7 @@ from penstock.streams.log.checksums import SEAL, forget_whole, open_sealed, open
 _log = logging.getLogger("penstock.queries")
 FOLDER = "slices"
 FILE_CELLS = 1 << 14
-"""Fewer cells of a measure stay in snapshots: many small files would take more than they save."""
+"""Fewer cells of a measure stay in snapshots: many small files would take more than they save. Not finer cells of a wide slot."""
 FILE_BYTES, FILE_TILES = 8 << 20, 256
 """A file is full with so many bytes or tiles: so much is written at a time."""
 _HEAD = b"penstock.tiles"
@@ -59,8 +59,10 @@ class MappedFile:
 
 
 def file_batches(family: str, tiles: Sequence[LevelTile], partial: Mergeable) -> list[FileBatch]:
-    """Tiles in as many files as they need; none where they have few cells."""
+    """Tiles in as many files as they need; where they have few cells, only those that a snapshot leaves out."""
     if sum(len(each.tile) for each in tiles) < FILE_CELLS:
+        tiles = [each for each in tiles if each.is_refined]
+    if not tiles:
         return []
     found: list[list[LevelTile]] = [[]]
     room = FILE_BYTES

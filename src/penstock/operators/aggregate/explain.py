@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from penstock.expr.windows import RowsWindow
-from penstock.operators.aggregate.cell_estimate import estimate_cells
+from penstock.operators.aggregate.cell_estimate import estimate_by_cells
 from penstock.operators.aggregate.family import FamilyStore, MeasureStore
 from penstock.operators.aggregate.over_joins.slices import SLICE_US
 from penstock.operators.aggregate.shape import measures_of, plan_width
@@ -84,7 +84,7 @@ def _level_lines(
     levels = ", ".join(f"{count:,} of {format_duration(width)}" for width, count in largest.levels.items())
     each = sum(store.cells.nbytes for store in known) / sum(len(store.cells) for store in known)
     lines = [f"    cells per partial: {levels}; {each:.0f} bytes each"]
-    full = estimate_cells(plan, segments, max(1, len(family.groups)))
+    full = estimate_by_cells(plan, segments, family)
     if full is not None:
         lines.append(
             f"    a full window: about {full.cells:,} cells per partial, {full.nbytes / 1e6:,.1f} MB of"

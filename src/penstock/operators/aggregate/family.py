@@ -43,7 +43,7 @@ class OlderCells:
     is_used: bool = True  # whether rows were sliced for it since the last look
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class MeasureStore:
     """One measure's cells, and which rows of the log are in them."""
 
@@ -255,6 +255,11 @@ class FamilyStore:
         """Whether cells of a width may be put for all of the measures."""
         stores = [self.measures[measure].tiles for measure in measures if measure in self.measures]
         return all(c is not None and c.edge_us is None and may_be_slot(width, c.pane_us) for c in stores)
+
+    @property
+    def refined_bytes(self) -> int:
+        """What `release` gives back."""
+        return sum(known.tiles.refined_bytes for known in self.measures.values() if known.tiles is not None)
 
     def release(self) -> None:
         """Forget what can be made again from cells and the log."""

@@ -1,4 +1,4 @@
-"""From partials to the rows of an answer: finish the aggregates, drop what HAVING refuses, project."""
+"""From partials to the rows of an answer: finish the aggregates, drop what HAVING refuses, rank, drop what QUALIFY refuses, project."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ from penstock.operators.aggregate.correlated import by_answers
 from penstock.operators.aggregate.groups import Groups
 from penstock.operators.aggregate.partials.base import Ints, State
 from penstock.operators.aggregate.partials.cell_sums import CombinedCells
+from penstock.operators.aggregate.partials.sessions import sessions_of
 from penstock.operators.aggregate.series import AnswerSpan, Found, LineKey, find_all, with_series
 from penstock.operators.aggregate.shape import Measure, measure_of
 from penstock.operators.base.table_answer import TableAnswer
+from penstock.operators.base.window_functions import window_columns
 from penstock.sql.plan import (
     UNNESTED,
     WINDOW_END,
@@ -45,6 +47,10 @@ def answer_table(
     A series leaves out slots that the window cuts. So it may lack groups, which then have an empty one. `known`: see `find_all`.
     """
     plan, whole, groups = by_answers(plan, whole, groups)
+    ends: Ints | None = None
+    if plan.session_us:
+        partials = {measure: measure.make() for measure in whole}
+        whole, ends = sessions_of(whole, partials, measure_of(plan.aggregates[-1]), plan.session_us)
     if plan.has_series or plan.by:
         lines, groups = with_series(plan, whole, groups, span)
     else:
@@ -52,15 +58,17 @@ def answer_table(
     one = next(iter(lines.values()))
     # Whatever was seen first, an answer looks the same.
     order = groups.in_order(one.windows, one.groups)
+    if plan.panes is not None:
+        ends = (one.windows + plan.panes.width if ends is None else ends)[order]
     windows, states = one.windows[order], {key: _taken(own.state, order) for key, own in lines.items()}
     count, columns = len(order), {}
     if not plan.keys and plan.panes is None:
         count = 1  # an aggregate without groups answers also where there are no rows
     for place, key in enumerate(groups.columns(one.groups[order])):
         columns[key_name(place)] = key
-    if plan.panes is not None:
+    if ends is not None:
         columns[WINDOW_START] = _times(windows)
-        columns[WINDOW_END] = _times(windows + plan.panes.width)
+        columns[WINDOW_END] = _times(ends)
     for place, aggregate in enumerate(plan.aggregates):
         partial, state = measure_of(aggregate).make(), states[LineKey.of(aggregate)]
         state = state if len(order) else partial.empty(count)
@@ -69,8 +77,7 @@ def answer_table(
             columns[aggregate_name(place)] = find_all(aggregate, state, count, span.most_elements, known)
             continue
         if aggregate.function == "twa":
-            ends = windows + plan.panes.width if plan.panes is not None else span.until_us
-            parameter = np.minimum(ends, span.until_us)
+            parameter = np.minimum(span.until_us if ends is None else ends, span.until_us)
         finished = partial.finish(aggregate.function, state, aggregate.type, parameter)
         columns[aggregate_name(place)] = finished
     return projected(plan, columns, count)
@@ -79,8 +86,11 @@ def answer_table(
 def projected(plan: AggregatePlan, columns: dict[str, pa.Array], count: int) -> pa.Table:
     """The answer of keys, edges of panes and finished aggregates, and behind it what only its order needs."""
     if plan.having is not None:
-        kept = pa.array(np.flatnonzero(evaluate_mask(plan.having, columns, count)))
-        columns, count = {name: column.take(kept) for name, column in columns.items()}, len(kept)
+        columns, count = _those_of(plan.having, columns, count)
+    if plan.over:
+        columns = columns | window_columns(plan.over, columns, count)
+    if plan.qualify is not None:
+        columns, count = _those_of(plan.qualify, columns, count)
     outputs = (*plan.outputs, *(plan.sorted.hidden if plan.sorted is not None else ()))
     if plan.unnest is not None:
         # Not the arrays themselves: a copy for each of their elements would be very many.
@@ -89,6 +99,12 @@ def projected(plan: AggregatePlan, columns: dict[str, pa.Array], count: int) -> 
         columns, count = _unnested(evaluate(plan.unnest, columns, count), kept)
     arrays = [evaluate(output.expr, columns, count) for output in outputs]
     return pa.Table.from_arrays(arrays, schema=schema_of(outputs))
+
+
+def _those_of(condition: Expr, columns: dict[str, pa.Array], count: int) -> tuple[dict[str, pa.Array], int]:
+    """The rows that satisfy a condition."""
+    kept = pa.array(np.flatnonzero(evaluate_mask(condition, columns, count)))
+    return {name: column.take(kept) for name, column in columns.items()}, len(kept)
 
 
 def _unnested(arrays: pa.Array, columns: dict[str, pa.Array]) -> tuple[dict[str, pa.Array], int]:
@@ -115,7 +131,8 @@ def with_values(plan: AggregatePlan, subqueries: Sequence[TableAnswer]) -> Aggre
     }
     having = None if plan.having is None else _known(plan.having, values)
     order = None if plan.sorted is None else replace(plan.sorted, hidden=_all_known(plan.sorted.hidden, values))
-    return replace(plan, outputs=_all_known(plan.outputs, values), having=having, sorted=order)
+    qualify = None if plan.qualify is None else _known(plan.qualify, values)
+    return replace(plan, outputs=_all_known(plan.outputs, values), having=having, qualify=qualify, sorted=order)
 
 
 def _value(answer: pa.Table) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -26,6 +27,8 @@ from penstock.types import BOOLEAN, DOUBLE, TIMESTAMP, Type
 _NEWEST = "newest"
 """Beside the series of a line, the newest slot with a row of it, whether that row has a value or not."""
 _SERIES = "series"
+_MOST_SHARED = 1 << 17
+"""Series of at most so many elements share their times."""
 Words: TypeAlias = tuple[Any, ...]
 """The symbols of an answer, or of a series; () where it has numbers."""
 
@@ -260,8 +263,24 @@ def _series(slots: Ints, values: Numbers, edges: tuple[int, int, int], room: int
         return Series(np.zeros(length, np.int64), np.zeros(length), 0, every)
     dense = np.full(length, 0.0 if word == "count" else np.nan)
     dense[(slots - begin) // every] = values
-    times = begin + every * np.arange(length, dtype=np.int64)
-    return Series(times, dense, (begin - first) // every, every)
+    return Series(_times(last, every, length), dense, (begin - first) // every, every)
+
+
+def series_bytes(series: Series) -> int:
+    """What a series takes beside the times that others have, too."""
+    return int(series.values.nbytes) * (1 if len(series) <= _MOST_SHARED else 2)
+
+
+def _times(last: int, every: int, length: int) -> Ints:
+    """When slots begin, up to the last one. Series of about one length share them: half of what they take."""
+    if length > _MOST_SHARED:
+        return last + every * np.arange(1 - length, 1, dtype=np.int64)
+    return _shared_times(last, every, 1 << (length - 1).bit_length())[-length:]
+
+
+@lru_cache(maxsize=16)
+def _shared_times(last: int, every: int, length: int) -> Ints:
+    return last + every * np.arange(1 - length, 1, dtype=np.int64)
 
 
 def _aligned(whole: Mapping[LineKey, CombinedCells]) -> dict[LineKey, CombinedCells]:

@@ -16,13 +16,13 @@ from penstock.expr.windows import FOREVER
 from penstock.operators.aggregate.family import FamilyStore, MeasureStore
 from penstock.operators.aggregate.groups import Groups
 from penstock.operators.aggregate.partials.cell_sums import CellRange, CombinedCells
-from penstock.operators.aggregate.series import AnswerSpan, Found, SeriesBefore, slot_words
+from penstock.operators.aggregate.series import AnswerSpan, Found, SeriesBefore, series_bytes, slot_words
 from penstock.operators.aggregate.shape import Measure, family_name, family_of, measures_of
 from penstock.sql.plan import AggregatePlan
 
 MOST_BYTES = 128 << 20
 """So many bytes of series are kept, and as many of answers and of what was found for them."""
-_LINE_BYTES, _ELEMENT_BYTES = 500, 16
+_LINE_BYTES = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,15 +161,18 @@ class SeriesCache:
             newer = self._lines.get(key)
             if plan.panes is None and (newer is None or newer.seen.head <= look.head):
                 lines = whole[measure]
-                elements = sum(sum(map(len, column)) for column in lines.state.values() if column.dtype == object)
-                nbytes = _ELEMENT_BYTES * elements + _LINE_BYTES * len(lines.groups)
+                columns = (column for column in lines.state.values() if column.dtype == object)
+                nbytes = sum(sum(map(series_bytes, column)) for column in columns) + _LINE_BYTES * len(lines.groups)
                 kept_lines = KeptLines(family_name(family.family), measure, seen[measure], lines, nbytes)
                 self._lines.put(key, kept_lines, nbytes)
         before = self._answers.get(asked.key)
         if before is None or all(each.head <= look.head for each in before.seen.values()):
-            kept = KeptAnswer(
-                asked.query_id, plan, seen, answer if _is_of_slots_alone(plan) else None, found, 2 * answer.nbytes
-            )
+            kept_answer = answer if _is_of_slots_alone(plan) else None
+            # What was found takes about as much as the answer made of it. SERIES finds no more than the series, which are kept anyway
+            # where there are no panes.
+            is_more = plan.panes is not None or any(call.function != "series" for call in found.by_call)
+            copies = (kept_answer is not None) + is_more
+            kept = KeptAnswer(asked.query_id, plan, seen, kept_answer, found, copies * answer.nbytes)
             self._answers.put(asked.key, kept, kept.nbytes)
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.cache import Cache
+from penstock.catalog.model import PRIORITIES
 from penstock.cycle.commit_files import CommitRecord, ResultRow
 from penstock.cycle.folder import DataFolder
 from penstock.expr.windows import FOREVER, TimeWindow
@@ -40,6 +41,8 @@ from penstock.views.query_state import QueryState
 LARGE_BYTES = 64 << 20
 SNAPSHOT_CELLS = 1 << 24
 """A snapshot has at most so many cells: about 80 bytes each, and one file holds no more than two gigabytes of them."""
+FOLLOWS, SWINGS = 10_000, 1 / 16
+"""What has grown over about so many cycles is new; and so much more or less than usual is not growth: sums of tiles come and go."""
 AnswerKey = tuple[int, int, int, WindowAt]
 """A query, a cycle, from where on the log counts, and what the window depends on."""
 LookOf = Callable[[AggregatePlan], CellRange | None]
@@ -71,6 +74,8 @@ class SliceStore(OperatorState):
         self.series = SeriesCache()
         self.finish = FinishTimes()
         self.series_slots_max = 4_000_000  # elements of the series of one answer, in all groups
+        self._usual: dict[MeasureStore | ResultsFamily, float] | None = None  # bytes that each has had lately
+        self._bytes = 0  # of all at the last look
         self._rows_before: dict[int, int] = {}  # how many rows a query's family had when the query was registered
 
     def define(self, query_id: int, plan: Plan, position: int) -> None:
@@ -256,20 +261,55 @@ class SliceStore(OperatorState):
                 low = min((lows.get(q, -FOREVER) for q in known.users), default=-FOREVER)
                 known.forget_before(low, floors.get(family.family.table_id, 0))
 
-    def give_up(self, most_bytes: int) -> set[int]:
-        """Empty the largest families until the rest fits; the queries that lost their cells."""
-        gone: set[int] = set()
-        if self.nbytes + self.edges.nbytes + self.large.nbytes + self.series.nbytes > most_bytes:
+    def give_up(self, most_bytes: int, rank_of: Callable[[int], int]) -> set[int]:
+        """Empty cells until the rest fits; the queries that lost them. Called after each cycle.
+
+        What can be made again goes first. Then cells go whose most important query has the lowest class (the highest `rank_of`),
+        and of these what has grown the most lately.
+        """
+        sizes = self._sizes()
+        # What can be given back at once takes no room from another query.
+        self._bytes = sum(sizes.values()) - sum(family.refined_bytes for family in self.families.values())
+        # After a start, nothing has grown yet.
+        usual = self._usual if self._usual is not None else {each: float(size) for each, size in sizes.items()}
+        if sum(sizes.values()) + self.edges.nbytes + self.large.nbytes + self.series.nbytes > most_bytes:
             self.edges.clear()
             for family in self.families.values():
                 family.release()
             self.large.clear()
             self.series.clear()
-        while self.nbytes > most_bytes:
-            largest = max(self._all_families(), key=lambda family: family.nbytes)
-            gone |= largest.users
-            largest.empty()
+            sizes = self._sizes()
+        gone: set[int] = set()
+        while sizes and sum(sizes.values()) > most_bytes:
+            grown = {each: size - usual.get(each, 0.0) * (1 + SWINGS) for each, size in sizes.items()}
+            ranks = {each: min(map(rank_of, each.users), default=len(PRIORITIES)) for each in sizes}
+            chosen = max(grown, key=lambda each: (ranks[each], max(0.0, grown[each]), sizes[each]))
+            gone |= chosen.users
+            self._empty_of(gone)
+            sizes = {each: size for each, size in self._sizes().items() if size and not each.users <= gone}
+        self._usual = {
+            each: was + (size - was) / FOLLOWS for each, size in sizes.items() for was in (usual.get(each, 0.0),)
+        }
         return gone
+
+    def _sizes(self) -> dict[MeasureStore | ResultsFamily, int]:
+        """Bytes of each measure, with its share of the groups, and of the results of each join."""
+        found: dict[MeasureStore | ResultsFamily, int] = {each: each.nbytes for each in self._families_of_results()}
+        for family in self.families.values():
+            share = family.groups.nbytes // len(family.measures)
+            found |= {known: known.nbytes + share for known in family.measures.values()}
+        return found
+
+    def _empty_of(self, gone: set[int]) -> None:
+        """Forget the cells that only queries use which have failed."""
+        for family in self.families.values():
+            for measure in [m for m, known in family.measures.items() if known.users <= gone]:
+                family.give_up(measure)
+            if family.users <= gone:
+                family.empty()
+        for of_results in self._families_of_results():
+            if of_results.users <= gone:
+                of_results.empty()
 
     def give_up_kept(self, most_values: int) -> set[int]:
         """Empty measures that keep more values one by one than they may; the queries that lost their cells."""
@@ -296,6 +336,18 @@ class SliceStore(OperatorState):
         for name, measure in self._used(query_id):
             self.families[name].doubt(measure)
 
+    def release(self, query_id: int) -> None:
+        for name in {name for name, _ in self._used(query_id)}:
+            self.families[name].release()
+
+    def empty(self, query_id: int) -> None:
+        for (name, measure), known in self._used(query_id).items():
+            if known.users == {query_id}:
+                self.families[name].give_up(measure)
+                self.families[name].renumber()
+        for family in self._of_results.get(query_id, {}).values():
+            family.empty()
+
     def memory_of(self, query_id: int) -> int:
         """Bytes of a query's measures and groups, divided evenly among the queries that use them."""
         of_results = sum(family.nbytes for family in self._of_results.get(query_id, {}).values())
@@ -312,6 +364,14 @@ class SliceStore(OperatorState):
     @property
     def nbytes(self) -> int:
         return sum(family.nbytes for family in self._all_families())
+
+    def taken_by_others(self, plan: AggregatePlan) -> int:
+        """Bytes of all cells at the last cycle but those that a query with this plan has or would share."""
+        family = self.families.get(family_name(family_of(plan)))
+        if family is None:
+            return self._bytes
+        own = (family.measures[m].nbytes for m in measures_of(plan) if m in family.measures)
+        return max(0, self._bytes - family.groups.nbytes - sum(own))
 
     def unfiled(self, settled: bool = False) -> list[FileBatch]:
         """Tiles that are to be in files, in batches of a file each. `settled`: but those that the next cells replace."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 import numpy as np
@@ -14,9 +15,11 @@ from penstock.catalog.model import QueryDefinition
 from penstock.cycle.commit_files import ResultRow
 from penstock.cycle.folder import DataFolder
 from penstock.cycle.log_batch import LogBatch
-from penstock.cycle.result_rows import told
+from penstock.cycle.result_rows import UnitCost, told, units_row
 from penstock.errors import PenstockError, error
 from penstock.expr.evaluate import Functions
+from penstock.expr.expression import Expr
+from penstock.expr.lazy_factors import FactorFigures
 from penstock.expr.predicate_index import PredicateIndex
 from penstock.expr.windows import TimeWindow
 from penstock.operators.aggregate import payload
@@ -31,6 +34,7 @@ from penstock.operators.aggregate.shape import (
     plan_width,
 )
 from penstock.operators.aggregate.slicer import Batch, slice_family
+from penstock.operators.base.step import RowStep
 from penstock.operators.select.durability import meets_rows
 from penstock.pipeline.tasks import Unit
 from penstock.sql.plan import AggregatePlan, Plan
@@ -45,10 +49,10 @@ class _Members:
         self.widths: Counter[int] = Counter()
 
 
-class AggregateStep:
+class AggregateStep(RowStep):
     """All aggregations of one table. A new query changes its own families only; with its subqueries it may have several."""
 
-    cost: ClassVar[str | None] = "slices"
+    cost: ClassVar[str | None] = None  # it reports each family
 
     def __init__(self, table_id: int, functions: Functions) -> None:
         """Keys and arguments call no functions of users, so none are needed."""
@@ -119,6 +123,9 @@ class AggregateStep:
             needed |= columns_needed(family, tuple(members.measures))
         return needed
 
+    def take_figures(self, most: int) -> Mapping[Expr, FactorFigures]:
+        return self._index.take_figures(most)
+
     def run(self, batch: LogBatch, unit: Unit, folder: DataFolder) -> Iterator[ResultRow]:
         """A family without rows has a result, too, so that the server need not read the log for it.
 
@@ -127,10 +134,13 @@ class AggregateStep:
         if not self._families:
             return
         versions = batch.static.versions()
+        began, spent = time.perf_counter_ns(), list[UnitCost]()
         matches = dict(self._index.match(batch.columns, batch.vids, versions))
+        matching_ns = (time.perf_counter_ns() - began) // len(self._families)
         rows = Batch(batch.first, batch.times, batch.vids, batch.columns, versions)
         asked = {family_of(p): (first, end) for q, first, end in unit.spans for p in self.plans.get(q, ())}
         for family, members in self._families.items():
+            began = time.perf_counter_ns()
             found = matches.get(members.number, BitMap())
             if isinstance(found, PenstockError):
                 yield from self._failed(family, found, batch.first)
@@ -152,8 +162,13 @@ class AggregateStep:
                 # A plan of an older version that would not be made any more; answers of other families are not affected.
                 yield from self._failed(family, error("internal_error", detail=f"slices: {failure}"), batch.first)
                 continue
-            data = payload.to_bytes(family_name(family), partials, [(first, end)], sliced.keys, sliced.cells)
+            name = family_name(family)
+            data = payload.to_bytes(name, partials, [(first, end)], sliced.keys, sliced.cells)
+            took_ns = matching_ns + time.perf_counter_ns() - began
+            spent.append(UnitCost("slices", name, batch.count, len(found), took_ns))
             yield self._table_id, "slices", len(found), batch.first, data
+        if unit.kind == "live":
+            yield from units_row(self._table_id, batch.first, spent)
 
     def _failed(self, family: Family, failure: PenstockError, first: int) -> Iterator[ResultRow]:
         for query_id, plans in self.plans.items():

@@ -11,12 +11,15 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.catalog.model import QueryDefinition
+from penstock.catalog.state import CatalogState
 from penstock.cycle.offset import Offset
 from penstock.errors import PenstockError, error, expect
 from penstock.expr.windows import FOREVER, AnyWindow, Bound, JoinWindows, RowsWindow, TimeWindow, Window
 from penstock.operators.aggregate.answer import AggregateAt
+from penstock.operators.aggregate.cell_estimate import count_groups, estimate_cells
 from penstock.operators.aggregate.correlated import with_inner
 from penstock.operators.aggregate.family import numbered_cells
+from penstock.operators.aggregate.final_panes import cells_bound, final_panes
 from penstock.operators.aggregate.groups import Groups
 from penstock.operators.aggregate.history import AtPositions, SliceRequest, slice_log
 from penstock.operators.aggregate.landmarks import LandmarksAt
@@ -29,14 +32,16 @@ from penstock.operators.aggregate.rows import answer_table
 from penstock.operators.aggregate.series import AnswerSpan
 from penstock.operators.aggregate.shape import SECOND_US, Measure, family_of, measures_of
 from penstock.operators.base.answer import AnswerAt
+from penstock.operators.base.finality import Classification
 from penstock.operators.base.log_access import LogAccess
 from penstock.operators.base.log_reader import LogReader
 from penstock.operators.base.view import AnswerOwner, QueryAt, View
+from penstock.operators.base.window_rows import SegmentsOf
 from penstock.operators.select.window_cut import WindowAt, WindowMatches, newest_counted
 from penstock.sql.plan import AggregatePlan, Plan
 from penstock.views.answer_store import AnswerStore
 from penstock.views.feed import Mark
-from penstock.views.retention import now_at
+from penstock.views.retention import kept_from, now_at
 
 
 @dataclass(slots=True, eq=False)
@@ -187,7 +192,16 @@ def _hold(
         locked=owner.locked,
         reader=reader,
         fresh=lambda: log.fresh(table, static),
+        watermark_us=_mark_read(owner, plan, query.mark).watermarks.get(table.id),
+        kept_from_us=kept_from(store, table),
     )
+
+
+def _mark_read(owner: AnswerOwner, plan: AggregatePlan, mark: Mark) -> Mark:
+    """The cycle up to which readings count: of another query's rows those of the one before."""
+    if plan.reads is None:
+        return mark
+    return next(iter(owner.feed.before(mark)), Mark(mark.cycle, mark.end, mark.nows))
 
 
 def _read_until(owner: AnswerOwner, plan: AggregatePlan, mark: Mark) -> Offset:
@@ -208,6 +222,12 @@ class AggregateView(View):
         assert not isinstance(window, JoinWindows)
         return hold_aggregate(views, found, expect(AggregatePlan, found.state.plan), window, log)
 
+    def full_window_bytes(self, plan: Plan, state: CatalogState, segments_of: SegmentsOf) -> int | None:
+        asked = expect(AggregatePlan, plan)
+        groups = count_groups(family_of(asked), state.rows(asked.table_id))
+        found = estimate_cells(asked, segments_of(asked.table_id), groups)
+        return found.nbytes if found is not None else None
+
     def memory(self, store: AnswerStore, query_id: int) -> int:
         return store.slices.memory_of(query_id)
 
@@ -226,6 +246,11 @@ class AggregateView(View):
 
     def runs(self, plan: Plan) -> str:
         return "slices"
+
+    def classify(self, plan: Plan, state: CatalogState) -> Classification:
+        asked = expect(AggregatePlan, plan)
+        final = final_panes(asked, asked.window, (asked.table_id,), 0, state)
+        return Classification(final, cells_bound(asked, asked.window, state))
 
     def only_strategy(self, plan: Plan, window: AnyWindow | None, asked: str | None) -> str | None:
         return "slices are kept, a window adds up those inside it when asked"

@@ -79,13 +79,23 @@ class AnswerAt(Protocol):
 
 def check_rows(ids: Ids, limit: int | None, most: int) -> Ids:
     """The first ids; over_budget where all of them are asked for and they are too many."""
-    if limit is None and len(ids) > most:
+    _check_count(len(ids), limit, most)
+    return ids[:limit]
+
+
+def first_rows(rows: pa.Table, limit: int | None, most: int) -> pa.Table:
+    """The same of rows."""
+    _check_count(rows.num_rows, limit, most)
+    return rows.slice(0, limit)
+
+
+def _check_count(count: int, limit: int | None, most: int) -> None:
+    if limit is None and count > most:
         raise error(
             "over_budget",
-            detail=f"the answer has {len(ids)} rows, more than {most}",
+            detail=f"the answer has {count} rows, more than {most}",
             hint="ask for fewer with a limit or a narrower window, or raise result_max_rows",
         )
-    return ids[:limit]
 
 
 def all_rows(held: AnswerAt, ids: Ids) -> pa.Table:

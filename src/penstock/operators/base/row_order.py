@@ -31,13 +31,19 @@ def sorted_rows(rows: pa.Table, asked: Sorted | None) -> pa.Table:
         rows = distinct_rows(rows)
     places = np.arange(rows.num_rows)
     for item in reversed(asked.order):
-        ranks = _ranks(rows.column(item.output).combine_chunks())
-        nulls = ranks < 0
-        ranks = -ranks if item.descending else ranks
-        ranks[nulls] = -rows.num_rows if item.nulls_first else rows.num_rows
+        ranks = value_ranks(rows.column(item.output).combine_chunks(), item.descending, item.nulls_first)
         places = places[np.argsort(ranks[places], kind="stable")]
     found = rows.take(pa.array(places[asked.offset :][: asked.limit]))
     return found.select(list(range(found.num_columns - len(asked.hidden)))) if asked.hidden else found
+
+
+def value_ranks(column: pa.Array, descending: bool, nulls_first: bool) -> Ints:
+    """The place of each value in an order, the same for equal ones. NaN is above every number."""
+    ranks = _ranks(column)
+    nulls = ranks < 0
+    ranks = -ranks if descending else ranks
+    ranks[nulls] = -len(column) if nulls_first else len(column)
+    return ranks
 
 
 def _ranks(column: pa.Array) -> Ints:

@@ -44,6 +44,12 @@ class OperatorState:
     def doubt(self, query_id: int) -> None:
         """A query failed in a cycle: its state may lack rows."""
 
+    def release(self, query_id: int) -> None:
+        """Give up what of a query alone can be made again from the rest and the log."""
+
+    def empty(self, query_id: int) -> None:
+        """A query has failed because its state is too large: give up what no other query uses."""
+
     def matched(self, query_id: int) -> int:
         """Rows that cycles have found for a query, apart from those in `QueryState.matched`."""
         return 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import ClassVar, Protocol
 
 from penstock.catalog.model import QueryDefinition
@@ -10,17 +10,17 @@ from penstock.cycle.commit_files import ResultRow
 from penstock.cycle.folder import DataFolder
 from penstock.cycle.log_batch import LogBatch
 from penstock.expr.evaluate import Functions
+from penstock.expr.expression import Expr
+from penstock.expr.lazy_factors import FactorFigures
 from penstock.operators.registry import operators_with, part_of
 from penstock.pipeline.tasks import Unit
 from penstock.sql.plan import Plan
 
 
 class RowStep(Protocol):
-    """The standing queries of one operator over one table. A worker keeps it from cycle to cycle."""
+    """The standing queries of one operator over one table. A worker keeps it from cycle to cycle. Steps derive from it."""
 
-    cost: ClassVar[
-        str | None
-    ]  # its time belongs to the operator's own queries, by this name; None: to all of the table
+    cost: ClassVar[str | None]  # the kind of unit that its time is reported as; None: it is shared by all of the table
 
     def follow(self, query_id: int, query: QueryDefinition | None, plan: Plan | None, fill: bool) -> None:
         """Take in a query that is new or changed. Without a plan it is dropped or left out. `fill`: for its history alone."""
@@ -34,6 +34,10 @@ class RowStep(Protocol):
 
     def run(self, batch: LogBatch, unit: Unit, folder: DataFolder) -> Iterator[ResultRow]:
         """Rows for the commit record. `unit.spans` says which rows of a fill each query is to see."""
+
+    def take_figures(self, most: int) -> Mapping[Expr, FactorFigures]:
+        """What became of conditions that cost much since this was asked; only of so many, those that took longest."""
+        return {}
 
 
 def new_steps(table_id: int, functions: Functions) -> tuple[RowStep, ...]:

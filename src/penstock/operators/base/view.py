@@ -10,12 +10,15 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from penstock.catalog.model import QueryDefinition
+from penstock.catalog.state import CatalogState
 from penstock.cycle.folder import DataFolder
 from penstock.errors import PenstockError, error
 from penstock.expr.windows import AnyWindow
 from penstock.operators.aggregate.rollups.files import RollupFiles
 from penstock.operators.base.answer import AnswerAt
+from penstock.operators.base.finality import UNKNOWN, Classification
 from penstock.operators.base.log_access import LogAccess
+from penstock.operators.base.window_rows import SegmentsOf
 from penstock.operators.registry import part_of
 from penstock.operators.resample.sample_cache import SampleCache
 from penstock.operators.select.current_rows import CurrentRows
@@ -98,6 +101,14 @@ class View(ABC):
     def only_strategy(self, plan: Plan, window: AnyWindow | None, asked: str | None) -> str | None:
         """The reason why an answer is kept in one way only, whatever strategy is requested; None where there is a choice."""
 
+    def classify(self, plan: Plan, state: CatalogState) -> Classification:
+        """When its rows are final, and what its state grows with."""
+        return UNKNOWN
+
+    def full_window_bytes(self, plan: Plan, state: CatalogState, segments_of: SegmentsOf) -> int | None:
+        """About how many bytes its state takes once its windows are full; None where that cannot be told."""
+        return None
+
     def first_answer(self, views: AnswerOwner, query_id: int, after: int) -> int | None:
         """The first cycle after one that has an answer: those in which the query rested have none."""
         return views.windows.first_answer(query_id, max(after, views.feed.oldest() - 1))
@@ -143,6 +154,11 @@ def view_of(operator: str) -> View:
     """What answers an operator's standing queries."""
     view: View = part_of(operator, "view").VIEW
     return view
+
+
+def classify(plan: Plan, state: CatalogState) -> Classification:
+    """When the rows of a plan are final, and what its state grows with."""
+    return view_of(plan.operator).classify(plan, state)
 
 
 def only_strategy(answer: QueryState) -> str | None:

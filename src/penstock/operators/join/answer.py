@@ -18,9 +18,10 @@ from penstock.catalog.rows import StaticRows
 from penstock.errors import expect
 from penstock.expr.evaluate import evaluate
 from penstock.expr.expression import Column, UserCall, columns_of, walk
-from penstock.expr.windows import Bound, JoinWindows, TimeWindow
+from penstock.expr.windows import FOREVER, Bound, JoinWindows, TimeWindow
 from penstock.operators.base.answer import AnswerAt, Ids, all_rows, check_rows, rows_gone
 from penstock.operators.base.blocks import Blocks
+from penstock.operators.base.finality import final_inside, first_begin
 from penstock.operators.base.log_reader import LogReader
 from penstock.operators.join.result_list import ChosenResults, JoinResults
 from penstock.operators.join.steps.results import EARLIEST
@@ -63,6 +64,8 @@ class JoinAt:
     start_us: int | None
     log: Path
     tables: tuple[StaticRows, ...] = ()  # of the ordinary tables, as the plan lists them
+    watermarks: tuple[int | None, ...] = ()  # per input
+    kept_from_us: int = -FOREVER  # retention may have taken readings of some input before this
 
     @property
     def stands_for(self) -> int:
@@ -217,6 +220,70 @@ class JoinAt:
 
     def undelivered(self, before: AnswerAt, delivered: DeliveredWindows) -> Ids:
         return self.entered(before)
+
+    # -- rows that become final: results when they are found, and those without a partner once none can come any more
+
+    @property
+    def final_to_us(self) -> int | None:
+        upper, spans, watermark_us = self.plan.bounds[0][-1], self._spans(), self.watermarks[-1]
+        if watermark_us is None or upper is None:
+            return None
+        return final_inside(self.windows.by_input[0], watermark_us - upper, spans[0][1] if spans is not None else None)
+
+    def final_rows(self) -> pa.Table:
+        spans = self._spans()
+        if spans is None:
+            return self.rows(np.empty(0, np.int64))
+        alone = self._alone_final(spans[0][0])
+        return self.rows_by_time(np.concatenate([alone, self._results_inside(0, self.count, self._beyond_now(spans))]))
+
+    def rows_made_final(self, before: AnswerAt) -> pa.Table:
+        """A result is final at once. A row without a partner may also come when it is final already."""
+        was = expect(JoinAt, before)
+        spans = was._spans()
+        final_to_us = was.final_to_us if spans is not None else None  # without NOW nothing was told
+        first = first_begin(self.windows.by_input[0], self.start_us)
+        passed = self._alone_final(max(first, final_to_us if final_to_us is not None else -FOREVER))
+        late = self._alone_final(spans[0][0] if spans is not None else first, was.inputs[0].head)
+        return self.rows(np.concatenate([np.union1d(passed, late), self._results_found(was)]))
+
+    def _results_found(self, before: JoinAt) -> Ids:
+        """Results that were found since an earlier answer, whether or not NOW has reached them."""
+        spans, was = self._spans(), before._spans()
+        if spans is None or self._waits:
+            entered = self.entered(before)
+            return entered[entered >= 0]
+        if was is None or before.results.generation != self.results.generation or before.windows != self.windows:
+            found = self._results_inside(0, self.count, self._beyond_now(spans))
+            known = before._results_inside(0, before.count, before._beyond_now(was)) if was is not None else found[:0]
+            new: Ids = found[~self._among(found, before, known)]
+            return new
+        wide = [(min(low, old), high) for (low, high), (old, _) in zip(self._beyond_now(spans), was, strict=True)]
+        return self._results_inside(before.count, self.count, wide)
+
+    @property
+    def _waits(self) -> bool:
+        """Whether a window ends some time before NOW, so that results enter it after they were found."""
+        return any(window.end.anchor == "now" and window.end.offset_us < 0 for window in self.windows.by_input)
+
+    def _beyond_now(self, spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        """The same without an end at NOW: what was found does not have to wait for a stream that lags behind."""
+        if self._waits:
+            return spans
+        windows = self.windows.by_input
+        return [(low, high if w.ends else FOREVER) for (low, high), w in zip(spans, windows, strict=True)]
+
+    def _alone_final(self, low: int, since: int = 0) -> Ids:
+        """Rows from a time and a log position on that have no partner and can get none; ascending ids."""
+        final_to_us, source, window = self.final_to_us, self.inputs[0], self.windows.by_input[0]
+        spans = self._spans()
+        if not self.alone or final_to_us is None or spans is None:
+            return np.empty(0, np.int64)
+        low = max(low, self.kept_from_us, spans[0][0] if not window.slides else -FOREVER)
+        high = min(final_to_us - 1, spans[0][1] if window.ends else FOREVER)
+        found = self._log_reader(0).times(self.alone, source.head, low, high, first=max(source.floor, since))
+        ids: Ids = np.sort(-1 - found.positions)
+        return ids
 
     # -- rows
 

@@ -5,16 +5,31 @@ from __future__ import annotations
 from pathlib import Path
 
 from penstock.catalog.model import QueryDefinition
+from penstock.catalog.state import CatalogState
 from penstock.errors import error, expect
 from penstock.expr.windows import AnyWindow, JoinWindows
 from penstock.operators.base.answer import AnswerAt
 from penstock.operators.base.blocks import size_of
+from penstock.operators.base.finality import (
+    Classification,
+    FinalRows,
+    StateBound,
+    final_by_watermark,
+    together,
+    while_kept,
+    window_bound,
+)
 from penstock.operators.base.log_access import LogAccess
 from penstock.operators.base.view import AnswerOwner, QueryAt, View
+from penstock.operators.base.window_rows import SegmentsOf, full_window_rows
 from penstock.operators.join.answer import InputTable, JoinAt
 from penstock.sql.plan import JoinPlan, Plan
 from penstock.views.answer_store import AnswerStore
 from penstock.views.feed import Mark
+from penstock.views.retention import kept_from
+
+# What the list of results keeps of each: its times, and a log position per stream.
+_RESULT_BYTES, _POSITION_BYTES = 16, 8
 
 
 def join_at(views: AnswerOwner, query: QueryAt, windows: JoinWindows) -> JoinAt:
@@ -80,6 +95,8 @@ def hold_join(store: AnswerStore, query: QueryAt, plan: JoinPlan, windows: JoinW
         start_us=answer.start_us,
         log=log,
         tables=tuple(state.rows(t.table_id) for t in plan.tables),
+        watermarks=tuple(mark.watermarks.get(i.table_id) for i in plan.inputs),
+        kept_from_us=max(kept_from(store, each.table) for each in inputs),
     )
 
 
@@ -90,16 +107,45 @@ class JoinView(View):
         found, windows = views.query_at(query, mark)
         return join_at(views, found, expect(JoinWindows, windows))
 
+    def full_window_bytes(self, plan: Plan, state: CatalogState, segments_of: SegmentsOf) -> int | None:
+        """As if each reading of the first stream found one partner: how many it finds is not known before."""
+        join = plan.window_join
+        assert join is not None
+        rows = full_window_rows(join.inputs[0].window, segments_of(join.inputs[0].table_id))
+        return rows * (_RESULT_BYTES + _POSITION_BYTES * len(join.inputs)) if rows is not None else None
+
     def memory(self, store: AnswerStore, query_id: int) -> int:
         known = store.joins.queries[query_id]
         own = size_of(known.partners.blocks) + sum(results.nbytes for results in known.lists)
         return own + store.matches.memory_of(query_id)
+
+    def classify(self, plan: Plan, state: CatalogState) -> Classification:
+        join = plan.window_join
+        assert join is not None
+        return Classification(_final_rows(join, state), join_bound(join, state))
 
     def runs(self, plan: Plan) -> str:
         return words_of(plan)
 
     def only_strategy(self, plan: Plan, window: AnyWindow | None, asked: str | None) -> str | None:
         return "a join's results are kept, its window is cut when asked"
+
+
+def _final_rows(plan: JoinPlan, state: CatalogState) -> FinalRows:
+    upper = plan.bounds[0][-1]
+    if plan.missing == "inner":
+        return FinalRows("at once", "what has been found together stays together")
+    if plan.missing not in ("left", "anti") or upper is None:
+        return FinalRows("never", "a partner may come at any later time")
+    reason = "with a partner at once; without one, once the watermark of the other stream has passed the join's window"
+    final = final_by_watermark(reason, (plan.inputs[-1].table_id,), state)
+    return while_kept(final, (plan.inputs[0].window,), max(upper, 0), state)
+
+
+def join_bound(plan: JoinPlan, state: CatalogState) -> StateBound:
+    """What a join keeps: the readings that may still find a partner, and its results."""
+    inputs = enumerate(plan.inputs)
+    return together(window_bound(i.window, state.tables_by_id.get(i.table_id), place) for place, i in inputs)
 
 
 def words_of(plan: Plan) -> str:

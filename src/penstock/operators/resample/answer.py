@@ -10,8 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.errors import expect
-from penstock.expr.windows import FOREVER
+from penstock.expr.windows import FOREVER, TimeWindow
 from penstock.operators.base.answer import AnswerAt, Ids
+from penstock.operators.base.finality import final_inside
 from penstock.operators.base.log_reader import TimedPositions, read_log
 from penstock.operators.base.row_difference import row_difference
 from penstock.operators.base.table_answer import TableAnswer
@@ -99,7 +100,45 @@ class ResampleAt(TableAnswer):
     values: StreamWindow
     kept: SampleCache | None  # None: the same question will not be asked again
     most: int | None  # rows that the answer may have; None: the caller takes only the first rows
+    watermark_us: int | None = field(default=None, kw_only=True)  # of the values
+    kept_from_us: int = field(default=-FOREVER, kw_only=True)  # retention may have taken readings before this
     _known: CachedSamples | None = field(default=None)
+
+    @property
+    def final_to_us(self) -> int | None:
+        if self.watermark_us is None:
+            return None
+        return final_inside(self._window, self.watermark_us - self.plan.resample.ahead_us, self.times.span[1])
+
+    def final_rows(self) -> pa.Table:
+        until = self.final_to_us
+        return self._rows_between(self.times.span[0], until if until is not None else -FOREVER)
+
+    def rows_made_final(self, before: AnswerAt) -> pa.Table:
+        """A late reading of the stream that gives the times may come when its value is final already."""
+        was, until = expect(ResampleAt, before), self.final_to_us
+        if until is None:
+            return self.answer().slice(0, 0)
+        low, high = was.times.span
+        since = was.final_to_us if low <= high else None  # without NOW nothing was told
+        low = low if low <= high else self.times.span[0]
+        passed = self._rows_between(since if since is not None else low, until)
+        if since is None or was.times.head == self.times.head:
+            return passed
+        return pa.concat_tables([passed, self._rows_between(low, min(since, until), was.times.head)])
+
+    @property
+    def _window(self) -> TimeWindow:
+        return expect(TimeWindow, self.plan.relations[self.plan.resample.times].window)
+
+    def _rows_between(self, low: int, end: int, first: int = 0) -> pa.Table:
+        """The rows with a time in [low, end) and a log position from `first` on, also outside the window."""
+        asked, slides = self.plan.resample, self._window.slides
+        low = max(low, self.kept_from_us + asked.back_us, -FOREVER if slides else self.times.span[0])
+        high = min(end - 1, self.times.span[1] if self._window.ends else FOREVER)
+        times = replace(self.times, floor=max(self.times.floor, first), span=(low, high))
+        values = replace(self.values, span=(low - asked.back_us, high + asked.ahead_us))
+        return replace(self, times=times, values=values, kept=None, _known=None).answer()
 
     @property
     def floors(self) -> tuple[int, ...]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from penstock.cycle.offset import Offset
 from penstock.errors import expect
-from penstock.expr.windows import TimeWindow
+from penstock.expr.windows import FOREVER, TimeWindow
 from penstock.operators.base.log_access import LogAccess
 from penstock.operators.resample.answer import ResampleAt
 from penstock.operators.resample.sample_cache import SampleCache
@@ -16,6 +16,7 @@ from penstock.operators.sparksql.moments import now_of_plan, ranges_of
 from penstock.sql.plan import Relation, ResamplePlan, SelectPlan, plan_from_json
 from penstock.views.answer_store import AnswerStore
 from penstock.views.feed import Mark, ResampleMark
+from penstock.views.retention import kept_from
 
 
 def resample_marks(store: AnswerStore) -> dict[int, ResampleMark]:
@@ -45,12 +46,13 @@ class ResampleRequest:
     ends: tuple[Offset | None, Offset]
     now_us: int | None
     spans: Mapping[str, tuple[int, int]]
+    watermarks: Mapping[int, int] = field(default_factory=dict)
 
 
 def request_at(query_id: int, mark: Mark, at: ResampleMark) -> ResampleRequest:
     """What a standing query asks at a kept cycle."""
     spans = ranges_of(at.plan, at.now_us, at.start_us)
-    return ResampleRequest(query_id, at.plan, mark.cycle, (at.previous, mark.end), at.now_us, spans)
+    return ResampleRequest(query_id, at.plan, mark.cycle, (at.previous, mark.end), at.now_us, spans, mark.watermarks)
 
 
 def hold_resampled(
@@ -59,7 +61,12 @@ def hold_resampled(
     """Called under the lock. `most`: rows that an answer may have."""
     plan, asked = request.plan, request.plan.resample
     times, values = (_stream(store, plan.relations[place], request, log) for place in (asked.times, asked.values))
-    return ResampleAt(request.cycle, request.query_id, request.now_us, plan, times, values, kept, most)
+    held = ResampleAt(request.cycle, request.query_id, request.now_us, plan, times, values, kept, most)
+    tables = [store.state.tables.get(relation.table) for relation in plan.relations]
+    held.kept_from_us = max((kept_from(store, table) for table in tables if table is not None), default=-FOREVER)
+    known = tables[asked.values]
+    held.watermark_us = request.watermarks.get(known.id) if known is not None else None
+    return held
 
 
 def _stream(store: AnswerStore, relation: Relation, request: ResampleRequest, log: LogAccess) -> StreamWindow:

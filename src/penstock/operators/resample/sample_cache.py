@@ -61,6 +61,10 @@ class SampleCache:
             for query_id in [query_id for query_id in self._kept if query_id not in queries]:
                 self._forget(query_id)
 
+    def forget(self, query_id: int) -> None:
+        with self._lock:
+            self._forget(query_id)
+
     def clear(self) -> None:
         with self._lock:
             self._kept.clear()

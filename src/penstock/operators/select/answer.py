@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import ClassVar, TypeVar
+from typing import ClassVar, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
-from penstock.errors import expect
+from penstock.errors import error, expect
 from penstock.expr.windows import FOREVER, TimeWindow
 from penstock.operators.base.answer import AnswerAt, Ids, all_rows, check_rows
+from penstock.operators.base.finality import final_inside, first_begin
 from penstock.operators.base.log_reader import LogReader, TimedPositions, read_log
 from penstock.operators.select.current_rows import CurrentRows
 from penstock.operators.select.delivered_windows import DeliveredWindows
@@ -21,6 +22,7 @@ from penstock.operators.select.window_cut import (
     WindowMatches,
     came_in_time,
     came_late,
+    may_have_left,
     rows_entered,
     rows_inside,
 )
@@ -29,8 +31,14 @@ from penstock.sql.plan import SelectPlan
 Read = TypeVar("Read")
 
 
-def _no_instants(_first: int, _last: int) -> list[WindowAt]:
-    return []
+class Instants(Protocol):
+    """The instants of the cycles that are kept now."""
+
+    def are_after(self, cycle: int) -> bool:
+        """Whether the cycle after this one is kept no more."""
+
+    def between(self, first: int, last: int) -> list[WindowAt]:
+        """The instants of the cycles between two others, as far as they are kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +60,7 @@ class SelectAt:
     fresh: Callable[[], LogReader]  # a reader with a new list of the log's files
     ready: CurrentRows | None = None  # where the answer is kept current
     stretch: int | None = None  # the cycle since which the window over time stands
-    instants: Callable[[int, int], list[WindowAt]] = _no_instants  # of kept cycles, between two others
+    instants: Instants | None = None
 
     @property
     def stands_for(self) -> int:
@@ -79,9 +87,14 @@ class SelectAt:
         was, now = before.instant, self.instant
         rows = self._reading(lambda f: rows_entered(self.matches, was, now, f))
         one_step = self.cycle == before.cycle + 1 or self.stretch is None or self.stretch != before.stretch
-        if one_step or not came_late(rows, was, now):
+        if one_step or self.instants is None:
             return rows, [was, now]
-        steps = [was, *self.instants(before.cycle, self.cycle), now]
+        if not self.instants.are_after(before.cycle) and not came_late(rows, was, now):
+            return rows, [was, now]
+        steps = [was, *self.instants.between(before.cycle, self.cycle), now]
+        if self.instants.are_after(before.cycle) and self._reading(lambda f: may_have_left(was, steps[1], f)):
+            oldest = "a later one, and readings that came meanwhile have left the window"
+            raise error("cycle_gone", cycle=before.cycle + 1, oldest=oldest)
         return came_in_time(rows, steps), steps
 
     def begin(self, delivered: DeliveredWindows) -> None:
@@ -111,9 +124,9 @@ class SelectAt:
     def rows(self, ids: Ids) -> pa.Table:
         return self._reading(lambda f: f.rows(self.plan, ids, self.values))
 
-    def since(self, first: int, end: int, low: int) -> TimedPositions:
-        """Matches in [first, end) from a time on, whatever the window."""
-        return self._reading(lambda f: self.matches.times(f, end, low, FOREVER, first))
+    def since(self, first: int, end: int, low: int, high: int = FOREVER) -> TimedPositions:
+        """Matches in [first, end) from a time on, up to another one, whatever the window."""
+        return self._reading(lambda f: self.matches.times(f, end, low, high, first))
 
     def to_evaluate(self, first: int, end: int, low: int) -> int:
         """How many rows that takes the predicate to be evaluated for."""
@@ -127,3 +140,34 @@ class SelectAt:
 
     def _reading(self, work: Callable[[LogReader], Read]) -> Read:
         return read_log(work, self.reader, self.fresh)
+
+
+@dataclass(frozen=True, slots=True)
+class LastingAt(SelectAt):
+    """The answer where a condition has to last. A late reading may break or mend it, so that rows become final with the watermark."""
+
+    watermark_us: int | None = None
+    kept_from_us: int = -FOREVER  # retention may have taken readings before this
+
+    @property
+    def final_to_us(self) -> int | None:
+        span = self.instant.range() if isinstance(self.instant.window, TimeWindow) else None
+        return final_inside(self.instant.window, self.watermark_us, span[1] if span is not None else None)
+
+    def final_rows(self) -> pa.Table:
+        span = self.instant.range()
+        return self._rows_before_final_to(span[0] if span is not None else FOREVER)
+
+    def rows_made_final(self, before: AnswerAt) -> pa.Table:
+        was = expect(LastingAt, before).final_to_us
+        first = first_begin(self.instant.window, self.instant.start_us)
+        return self._rows_before_final_to(max(first, was if was is not None else -FOREVER))
+
+    def _rows_before_final_to(self, low: int) -> pa.Table:
+        final_to_us, span = self.final_to_us, self.instant.range()
+        if final_to_us is None or span is None:
+            return self.rows(np.empty(0, np.int64))
+        window = expect(TimeWindow, self.instant.window)
+        low = max(low, self.kept_from_us + self.plan.lookback_us, span[0] if not window.slides else -FOREVER)
+        high = min(final_to_us - 1, span[1] if window.ends else FOREVER)
+        return self.rows(self.since(self.instant.floor, self.instant.head, low, high).positions)

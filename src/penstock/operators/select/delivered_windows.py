@@ -49,6 +49,11 @@ class DeliveredWindows:
 
     def __init__(self) -> None:
         self._eras: list[_Era] = []
+        self._branches: dict[int, DeliveredWindows] = {}
+
+    def of_branch(self, place: int) -> DeliveredWindows:
+        """Those of a branch of the query."""
+        return self._branches.setdefault(place, DeliveredWindows())
 
     def begin(self, at: WindowAt) -> None:
         """It has the answer as of an instant."""

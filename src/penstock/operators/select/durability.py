@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from functools import lru_cache
 
-from penstock.catalog.model import QueryDefinition
+import orjson
+
+from penstock.catalog.model import PlanText, QueryDefinition
 from penstock.expr.windows import TimeWindow
-from penstock.sql.plan import KernelPlan, SelectPlan
+from penstock.sql.plan import KernelPlan, SelectPlan, plan_from_json
 
 
 class Durability(IntEnum):
@@ -27,6 +30,18 @@ def keeping_of(plan: SelectPlan) -> Durability:
 def is_pure(plan: KernelPlan) -> bool:
     """Whether the server itself can find the matches: without user code, and with a window over time."""
     return isinstance(plan.windows, TimeWindow) and not plan.calls_user_code
+
+
+def may_wait(definition: QueryDefinition) -> bool:
+    """Whether a query of class low can stand behind the cycles: a selection whose matches do not depend on one another."""
+    return definition.priority == "low" and definition.branch_of is None and _waits(definition.stored_plan)
+
+
+@lru_cache(maxsize=4096)
+def _waits(stored: PlanText) -> bool:
+    plan = plan_from_json(orjson.loads(stored.text))
+    found = plan.kernel if isinstance(plan, SelectPlan) else None
+    return isinstance(found, SelectPlan) and found.lasting is None and isinstance(found.window, TimeWindow)
 
 
 def meets_rows(definition: QueryDefinition, plan: KernelPlan) -> bool:

@@ -191,6 +191,18 @@ class SelectState(OperatorState):
             largest.give_up(largest.sheets[:1])
         return [path for store in self.stores.values() for path in store.take_files()]
 
+    def release(self, query_id: int) -> None:
+        known = self.queries.get(query_id)
+        if known is not None and known.found is not None:
+            known.found.evaluated.clear()
+        if known is not None and known.lasting is not None:
+            known.lasting.clear()
+
+    def empty(self, query_id: int) -> None:
+        known = self.queries.get(query_id)
+        if known is not None:
+            known.found = None
+
     def forget_evaluated(self, most_bytes: int) -> None:
         """What was found when asked is found again when asked again: it must not grow with all that was ever asked."""
         lasting = [known.lasting for known in self.queries.values() if known.lasting is not None]

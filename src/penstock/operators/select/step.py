@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -27,9 +27,11 @@ from penstock.errors import PenstockError
 from penstock.expr.bits import bitmap_of_words
 from penstock.expr.evaluate import Calls, Functions, evaluate
 from penstock.expr.expression import Expr, calls_user, columns_of
+from penstock.expr.lazy_factors import FactorFigures
 from penstock.expr.predicate_index import Matrix, PredicateIndex
 from penstock.expr.windows import RowsWindow
 from penstock.operators.base.blocks import BLOCK_ROWS
+from penstock.operators.base.step import RowStep
 from penstock.operators.select.bit_matrix import BitMatrix, BitMatrixRef, write_matrix
 from penstock.operators.select.durability import Durability, keeping_of, meets_rows
 from penstock.operators.select.position_lists import PositionLists
@@ -64,10 +66,10 @@ class Key:
 Found = tuple[Key, BitMap]
 
 
-class SelectStep:
+class SelectStep(RowStep):
     """Evaluates all standing select-project queries of one table over rows."""
 
-    cost: ClassVar[str | None] = None
+    cost: ClassVar[str | None] = "pass"
 
     def __init__(self, table_id: int, functions: Functions) -> None:
         self.table_id = table_id
@@ -137,6 +139,9 @@ class SelectStep:
         """What the queries need of the rows here; the server computes the rest of their outputs."""
         return set(self._columns)
 
+    def take_figures(self, most: int) -> Mapping[Expr, FactorFigures]:
+        return self._index.take_figures(most)
+
     def run(self, batch: LogBatch, unit: Unit, folder: DataFolder) -> Iterator[ResultRow]:
         if unit.kind == "live" and len(self) >= MATRIX_MIN_QUERIES and batch.count:
             for found in encode_matches(self, batch, folder.sheets):
@@ -194,7 +199,7 @@ class SelectStep:
         chosen = pa.array(np.asarray(found, np.int64))
         columns = {name: column.take(chosen) for name, column in batch.columns.items()}
         try:
-            calls: Calls = {}  # fields of one call need it once
+            calls = Calls()  # fields of one call need it once
             arrays = [evaluate(o.expr, columns, len(chosen), self._functions, calls) for o in outputs]
         except PenstockError as failure:
             return failure

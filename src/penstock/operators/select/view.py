@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, fields, replace
 
 from pyroaring import BitMap
 
 from penstock.catalog.model import QueryDefinition
+from penstock.catalog.state import CatalogState
 from penstock.errors import expect
 from penstock.expr.windows import AnyWindow, JoinWindows, RowsWindow, TimeWindow, Window
 from penstock.operators.base.answer import AnswerAt
 from penstock.operators.base.blocks import Blocks
+from penstock.operators.base.finality import Classification, FinalRows, final_by_watermark, while_kept, window_bound
 from penstock.operators.base.log_access import LogAccess
 from penstock.operators.base.log_reader import LogReader
 from penstock.operators.base.view import AnswerOwner, Budget, QueryAt, View, only_strategy
-from penstock.operators.select.answer import SelectAt
+from penstock.operators.base.window_rows import SegmentsOf, full_window_rows
+from penstock.operators.select.answer import LastingAt, SelectAt
 from penstock.operators.select.current_rows import CurrentRows
 from penstock.operators.select.hold import HoldCache, HoldPositions
 from penstock.operators.select.match_positions import MatchEvaluator, MatchPositions
@@ -24,7 +26,7 @@ from penstock.operators.select.window_cut import WindowAt, WindowMatches
 from penstock.sql.plan import Plan, SelectPlan
 from penstock.views.answer_store import AnswerStore
 from penstock.views.feed import Mark
-from penstock.views.retention import now_at
+from penstock.views.retention import kept_from, now_at
 
 
 def hold_select(
@@ -38,7 +40,7 @@ def hold_select(
     def reader() -> LogReader:
         return log.reader(table, static, head)
 
-    return SelectAt(
+    held = SelectAt(
         cycle=mark.cycle,
         query_id=query.id,
         plan=plan,
@@ -51,6 +53,12 @@ def hold_select(
         fresh=lambda: log.fresh(table, static),
         ready=ready,
     )
+    return held if plan.lasting is None else _lasting_at(held, mark.watermarks.get(table.id), kept_from(store, table))
+
+
+def _lasting_at(held: SelectAt, watermark_us: int | None, kept_from_us: int) -> LastingAt:
+    known = {each.name: getattr(held, each.name) for each in fields(held)}
+    return LastingAt(**known, watermark_us=watermark_us, kept_from_us=kept_from_us)
 
 
 def _matches(
@@ -97,16 +105,26 @@ def _lasting(store: AnswerStore, memory: HoldCache, plan: SelectPlan, true: Bloc
     )
 
 
-def instants_between(
-    views: AnswerOwner, store: AnswerStore, query: QueryAt, at: WindowAt, first: int, last: int
-) -> list[WindowAt]:
-    """The instants of the kept cycles between two others, with the window of a third one."""
-    table_id = expect(SelectPlan, query.state.plan).table_id
-    marks = [views.feed.mark(cycle) for cycle in range(max(first + 1, views.feed.oldest()), last)]
-    return [
-        replace(at, head=mark.end.data.get(table_id, 0), now_us=now_at(store, mark, query.id, query.state))
-        for mark in marks
-    ]
+@dataclass(frozen=True, slots=True)
+class KeptInstants:
+    """The instants of kept cycles. Called by readers, without a lock, after the cycle that they look at."""
+
+    views: AnswerOwner
+    query: QueryAt
+    at: WindowAt  # one with the same window
+
+    def are_after(self, cycle: int) -> bool:
+        """Whether the cycle after this one is kept no more."""
+        return self.views.feed.oldest() > cycle + 1
+
+    def between(self, first: int, last: int) -> list[WindowAt]:
+        """The instants of the cycles between two others, as far as they are kept."""
+        table_id, query = expect(SelectPlan, self.query.state.plan).table_id, self.query
+        with self.views.locked() as store:
+            return [
+                replace(self.at, head=mark.end.data.get(table_id, 0), now_us=now_at(store, mark, query.id, query.state))
+                for mark in self.views.feed.between(first, last)
+            ]
 
 
 def _copy(blocks: dict[int, BitMap]) -> dict[int, BitMap]:
@@ -129,11 +147,23 @@ class SelectView(View):
         held = hold_select(views.store, found, plan, window, log, ready)
         if not isinstance(window, TimeWindow) or plan.lasting is not None:
             return held
-        instants = partial(instants_between, views, views.store, found, held.instant)
+        instants = KeptInstants(views, found, held.instant)
         return replace(held, stretch=views.windows.begin(query.id, mark.cycle), instants=instants)
 
     def budget(self, plan: Plan) -> Budget:
         return "selections"
+
+    def classify(self, plan: Plan, state: CatalogState) -> Classification:
+        asked = expect(SelectPlan, plan)
+        return Classification(
+            _final_rows(asked, state), window_bound(asked.window, state.tables_by_id.get(asked.table_id))
+        )
+
+    def full_window_bytes(self, plan: Plan, state: CatalogState, segments_of: SegmentsOf) -> int | None:
+        """A bit for each reading of the table."""
+        asked = expect(SelectPlan, plan)
+        rows = full_window_rows(asked.window, segments_of(asked.table_id))
+        return rows // 8 if rows is not None else None
 
     def memory(self, store: AnswerStore, query_id: int) -> int:
         return store.matches.memory_of(query_id)
@@ -149,6 +179,15 @@ class SelectView(View):
         if plan.kernel is not None and plan.kernel.lasting is not None and asked != "none":
             return "what has to last is looked for when asked"  # late rows take others back, so no answer only grows
         return None
+
+
+def _final_rows(plan: SelectPlan, state: CatalogState) -> FinalRows:
+    if plan.lasting is None:
+        return FinalRows("at once", "a reading that satisfies the conditions does so for ever")
+    if not isinstance(plan.window, TimeWindow):
+        return FinalRows("never", "a late reading may break or mend what has to last, and LAST n ROWS has no times")
+    final = final_by_watermark("once the watermark has passed the reading", (plan.table_id,), state)
+    return while_kept(while_kept(final, (plan.window,), 0, state), (), plan.lasting.us, state)
 
 
 VIEW = SelectView()

@@ -135,6 +135,13 @@ def came_in_time(rows: TimedPositions, steps: Sequence[WindowAt]) -> TimedPositi
     return rows.take(np.flatnonzero((came == 0) | (rows.times >= lows[came - 1])))
 
 
+def may_have_left(before: WindowAt, after: WindowAt, log_reader: LogReader) -> bool:
+    """Whether readings came between two instants that were outside of the window at the second one, and maybe inside before."""
+    low, end = before.range_before()[0], after.range_before()[0] - 1
+    first = max(before.head, after.floor)
+    return low <= end and bool(len(log_reader.times(None, after.head, low, end, first).positions))
+
+
 def _without(rows: TimedPositions, others: TimedPositions) -> TimedPositions:
     return rows.take(np.flatnonzero(~np.isin(rows.positions, others.positions, assume_unique=True)))
 

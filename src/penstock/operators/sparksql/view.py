@@ -9,9 +9,11 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.catalog.model import QueryDefinition
+from penstock.catalog.state import CatalogState
 from penstock.errors import PenstockError, error, expect
 from penstock.expr.windows import AnyWindow
 from penstock.operators.base.answer import AnswerAt, Ids
+from penstock.operators.base.finality import Classification, FinalRows, StateBound
 from penstock.operators.base.log_access import LogAccess
 from penstock.operators.base.table_answer import TableAnswer
 from penstock.operators.base.view import AnswerOwner, View, cycle_gone, failure_of, filling
@@ -91,6 +93,12 @@ class SparkSqlView(View):
     def memory(self, store: AnswerStore, query_id: int) -> int:
         join = JOIN.memory(store, query_id) if query_id in store.answers else 0
         return store.evaluations.memory_of(query_id) + join
+
+    def classify(self, plan: Plan, state: CatalogState) -> Classification:
+        final = FinalRows("never", "Spark SQL evaluates it as a whole, and any row may be another one then")
+        return Classification(
+            final, StateBound("unknown", "Spark SQL evaluates it as a whole and keeps its last answers")
+        )
 
     def runs(self, plan: Plan) -> str:
         return "window join, then Spark SQL" if plan.kernel is not None else "Spark SQL"

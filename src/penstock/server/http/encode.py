@@ -54,6 +54,7 @@ def describe(result: Result) -> dict[str, Any]:
         "cycle": result.cycle,
         "now": _time(result.now_us),
         "complete_from": _time(result.complete_from_us),
+        "final_to": _time(result.final_to_us),
         "done": result.done,
         "notices": list(result.notices),
     }
@@ -70,8 +71,8 @@ def columns_of(table: pa.Table) -> list[dict[str, str]]:
 
 def encode_event(event: Event) -> bytes:
     """The data of one server-sent event; rows are objects, since each event stands alone."""
-    facts = {"cycle": event.cycle, "now": _time(event.now_us), "columns": columns_of(event.table)}
-    return orjson.dumps({**facts, "rows": row_objects(event.table)})
+    facts = {"cycle": event.cycle, "now": _time(event.now_us), "final_to": _time(event.final_to_us)}
+    return orjson.dumps({**facts, "columns": columns_of(event.table), "rows": row_objects(event.table)})
 
 
 def _time(us: int | None) -> str | None:

@@ -66,11 +66,12 @@ async def subscribe(
     request: Request,
     from_cycle: int | None = Query(default=None, ge=0, description="start with this cycle's results"),
     changes: bool = Query(default=False, description="net changes with a column `op`, + or -"),
+    final: bool = Query(default=False, description="each row once, when no later reading can change it"),
 ) -> Response:
     """Starts with the current answer, with `from_cycle`, or after the cycle in `Last-Event-ID`."""
     context = context_of(request)
     start = _start_cycle(request.headers.get("last-event-id"), from_cycle)
-    return EventResponse(await open_subscription(context, name, start, changes), context)
+    return EventResponse(await open_subscription(context, name, start, changes, final), context)
 
 
 class SubscriberPlace:
@@ -90,8 +91,8 @@ class SubscriberPlace:
         self._context = context
         self._closed = False
 
-    def open(self, name: str, from_cycle: int | None, changes: bool) -> None:
-        self.subscription = self._context.database.subscribe(name, from_cycle, changes)
+    def open(self, name: str, from_cycle: int | None, changes: bool, final: bool) -> None:
+        self.subscription = self._context.database.subscribe(name, from_cycle, changes, final)
         if self._closed:  # its client left meanwhile
             self.subscription.close()
 
@@ -104,11 +105,13 @@ class SubscriberPlace:
             self.subscription.close()
 
 
-async def open_subscription(context: Context, name: str, from_cycle: int | None, changes: bool) -> SubscriberPlace:
+async def open_subscription(
+    context: Context, name: str, from_cycle: int | None, changes: bool, final: bool = False
+) -> SubscriberPlace:
     """One more subscriber, if there may be one more. It counts before anything is waited for."""
     place = SubscriberPlace(context)
     try:
-        await context.workers.catalog.run(place.open, name, from_cycle, changes)
+        await context.workers.catalog.run(place.open, name, from_cycle, changes, final)
     except BaseException:
         place.close()
         raise
@@ -264,12 +267,13 @@ async def follow(
     name: str,
     from_cycle: int | None = Query(default=None, ge=0),
     changes: bool = Query(default=False),
+    final: bool = Query(default=False),
 ) -> None:
     """Starts with the current answer or with `from_cycle`. What a client says is read and ignored."""
     context: Context = websocket.app.state.context
     # Accepted also where there is nothing to follow: a page only learns why from a message.
     await websocket.accept()
-    sending = asyncio.ensure_future(_send(websocket, context, name, from_cycle, changes))
+    sending = asyncio.ensure_future(_send(websocket, context, (name, from_cycle, changes, final)))
     leaving = asyncio.ensure_future(until_gone(websocket.receive))
     try:
         await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
@@ -279,11 +283,11 @@ async def follow(
         await asyncio.gather(sending, leaving, return_exceptions=True)
 
 
-async def _send(websocket: WebSocket, context: Context, name: str, from_cycle: int | None, changes: bool) -> None:
+async def _send(websocket: WebSocket, context: Context, wanted: tuple[str, int | None, bool, bool]) -> None:
     try:
         try:
             context.lifecycle.require_ready()
-            place = await open_subscription(context, name, from_cycle, changes)
+            place = await open_subscription(context, *wanted)
         except Exception as surprise:
             problem = surprise if isinstance(surprise, PenstockError) else internal_error()
             if problem is not surprise:

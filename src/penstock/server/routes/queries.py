@@ -97,8 +97,10 @@ def change_statements(name: str, change: QueryChange) -> list[str]:
         statements.append(f"ALTER QUERY {quoted(name)} OWNER TO {text_literal(change.owner)}")
     if change.strategy is not None:
         statements.append(f"ALTER QUERY {quoted(name)} SET STRATEGY {change.strategy}")
+    if change.priority is not None:
+        statements.append(f"ALTER QUERY {quoted(name)} SET PRIORITY {change.priority}")
     if not statements:
-        hint = "begin, end, paused, description, owner or strategy"
+        hint = "begin, end, paused, description, owner, priority or strategy"
         raise error("invalid_body", detail="nothing to change", hint=hint)
     return statements
 
@@ -119,6 +121,7 @@ async def invoke_query(
     limit: int | None = Query(default=None, ge=0, description="most rows to send"),
     offset: int = Query(default=0, ge=0, description="rows to leave out before them"),
     timeout_s: float | None = Query(default=None, gt=0, description="most seconds that it may take"),
+    final: bool = Query(default=False, description="only rows that no later reading can change"),
 ) -> Response:
     """The answer for the window as of now, as of a committed cycle or as of a past time.
 
@@ -129,7 +132,7 @@ async def invoke_query(
 
     def work() -> Response:
         moment = int(as_of) if as_of is not None and as_of.isdecimal() else as_of
-        return encode_result(context.database.invoke(name, moment, limit, offset), media_type)
+        return encode_result(context.database.invoke(name, moment, limit, offset, final), media_type)
 
     return await run_statement(request, context, work, timeout_s)
 

@@ -39,13 +39,13 @@ from penstock.types import BIGINT, DOUBLE, INT, TEXT, TIMESTAMP, Type
 # Functions that PostgreSQL and other stream databases have, with what to write instead.
 _NOT_YET = {
     "age": "subtract times: NOW() - ts is a duration; EXTRACT(EPOCH FROM NOW() - ts) is seconds",
-    "session": "windows by pauses are not there yet; TUMBLE(5 MINUTES) and SLIDE(5 MINUTES, 1 MINUTE) can stand in GROUP BY",
 }
 _IN_GROUP_BY = {
     "tumble": "TUMBLE(1 MINUTE)",
     "slide": "SLIDE(1 MINUTE, 10 SECONDS)",
-    "latch": "LATCH",
+    "session": "SESSION(30 SECONDS)",
     "landmark": "LANDMARK (event = 'shift')",
+    "latch": "LATCH",
 }
 
 

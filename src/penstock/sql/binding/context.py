@@ -27,11 +27,13 @@ Role = Literal["top", "derived", "in", "exists", "scalar"]
 class WindowGraph:
     """The windows between streams that one SELECT states. `bounds` numbers the streams as they stand here.
 
-    In EXISTS the streams of the SELECT around it that a clause names come first.
+    In EXISTS the streams of the SELECT around it that a clause names come first. With BOTH WAYS `ways` are the bounds of either
+    direction, which have no combination in common, and `bounds` those that hold for both.
     """
 
     streams: tuple[BoundSource, ...]
     bounds: Bounds
+    ways: tuple[Bounds, ...] = ()
 
 
 @dataclass(slots=True, eq=False)

@@ -1,4 +1,4 @@
-"""GROUP BY: windows of time in it (TUMBLE, SLIDE, LATCH), and the columns that have to stand there."""
+"""GROUP BY: windows of time in it (TUMBLE, SLIDE, SESSION, LATCH), and the columns that have to stand there."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import NoReturn
 from sqlglot import exp
 
 from penstock.errors import PenstockError, error
+from penstock.operators.aggregate.partials.sessions import LEAST_GAP_US, MOST_GAP_US, piece_width
 from penstock.sql.binding.calls import is_aggregate
 from penstock.sql.binding.expressions import ExpressionBinder
 from penstock.sql.bound_trees import call_of, micros_of
@@ -14,7 +15,7 @@ from penstock.sql.nodes import BeginEnd, BeginEnds, Const, OwnWindow, WindowEdge
 from penstock.sql.positions import placed, point, span_of
 from penstock.sql.scope import PaneEdges, Scope, fold
 from penstock.sql.values import DURATION, constant, type_of, typed
-from penstock.types import BIGINT, TEXT, TIMESTAMP
+from penstock.types import BIGINT, TEXT, TIMESTAMP, Field, Type
 
 
 def check_grouping(select: exp.Select, scope: Scope, text: str) -> bool:
@@ -23,7 +24,8 @@ def check_grouping(select: exp.Select, scope: Scope, text: str) -> bool:
     having = select.args.get("having")
     order = select.args.get("order")
     parts: list[exp.Expr] = [item.this for item in select.expressions]
-    parts += [having.this] if having is not None else []
+    qualify = select.args.get("qualify")
+    parts += [clause.this for clause in (having, qualify) if clause is not None]
     parts += [item.this for item in order.expressions] if order is not None else []
     if group is None and having is None and not any(_aggregates(part) for part in parts):
         return False
@@ -141,7 +143,8 @@ def name_edges(scope: Scope, width_us: int) -> None:
     scope.named["window_end"] = now
 
 
-# -- TUMBLE(d) and SLIDE(d, step): half-open windows aligned to the epoch, with the columns window_start and window_end
+# -- TUMBLE(d) and SLIDE(d, step): half-open windows aligned to the epoch, with the columns window_start and window_end;
+# SESSION(d): readings of a group that are at most d apart
 
 # In how many windows of SLIDE a row may be.
 MOST_OVERLAP = 1000
@@ -151,9 +154,12 @@ def bind_tumble(select: exp.Select, scope: Scope, binder: ExpressionBinder) -> N
     """Replace TUMBLE or SLIDE in GROUP BY by the start of the row's window, and name both ends."""
     group = select.args.get("group")
     for node in list(group.expressions) if group is not None else []:
-        if not isinstance(node, exp.Anonymous) or node.name.upper() not in ("TUMBLE", "SLIDE"):
+        if not isinstance(node, exp.Anonymous) or node.name.upper() not in ("TUMBLE", "SLIDE", "SESSION"):
             continue
         name = node.name.upper()
+        if scope.panes is not None and (scope.panes.session_us or name == "SESSION"):
+            hint = "leave one of them out"
+            binder.fail(node, error("invalid_window", detail="SESSION stands beside no other window", hint=hint))
         width, step = _durations(node, name, scope, binder)
         try:
             time = binder.bind(exp.column("ts"), scope)
@@ -162,12 +168,15 @@ def bind_tumble(select: exp.Select, scope: Scope, binder: ExpressionBinder) -> N
             binder.fail(node, failure)
         if type_of(time) != TIMESTAMP:
             binder.fail(node, error("type_mismatch", detail=f"{name} needs a stream with a time"))
-        start = _start(time, width) if width == step else _sliding_start(time, width, step)
-        end = _moved(exp.Add, start.copy(), constant(width, BIGINT))
-        scope.panes = PaneEdges(start, end, width, step)
-        scope.named["window_start"] = start
-        scope.named["window_end"] = end
-        node.replace(start.copy())
+        if name == "SESSION":
+            scope.panes = _session(time, width)
+        else:
+            start = _start(time, width) if width == step else _sliding_start(time, width, step)
+            end = _moved(exp.Add, start.copy(), constant(width, BIGINT))
+            scope.panes = PaneEdges(start, end, width, step, start)
+        scope.named["window_start"] = scope.panes.start
+        scope.named["window_end"] = scope.panes.end
+        node.replace(scope.panes.key.copy())
 
 
 def bind_landmark(select: exp.Select, scope: Scope, binder: ExpressionBinder) -> None:
@@ -187,7 +196,7 @@ def bind_landmark(select: exp.Select, scope: Scope, binder: ExpressionBinder) ->
             source.needs_stream = source.needs_stream or source.kind == "sensors"
         start = placed(typed(exp.Anonymous(this="landmark_start", expressions=[condition]), TIMESTAMP), node)
         end = typed(exp.Anonymous(this="landmark_end", expressions=[start.copy()]), TIMESTAMP)
-        scope.panes = PaneEdges(start, end, 0, 0, condition)
+        scope.panes = PaneEdges(start, end, 0, 0, start, landmark=condition)
         scope.named["window_start"] = start
         scope.named["window_end"] = end
         node.replace(start.copy())
@@ -197,17 +206,32 @@ def _durations(node: exp.Anonymous, name: str, scope: Scope, binder: ExpressionB
     """Width and step."""
     given = [binder.coerce(binder.bind(e, scope), DURATION) for e in node.expressions]
     found = [each.value for each in given if isinstance(each, Const) and each.value > 0]
-    if name == "TUMBLE" and len(found) == len(given) == 1:
+    if name in ("TUMBLE", "SESSION") and len(found) == len(given) == 1:
+        if name == "SESSION" and not LEAST_GAP_US <= found[0] <= MOST_GAP_US:
+            detail = "readings of a session are at least a millisecond and at most 10 days apart"
+            binder.fail(node, error("invalid_window", detail=detail, hint="write SESSION(30 SECONDS)"))
         return found[0], found[0]
     if name == "SLIDE" and len(found) == len(given) == 2:
         if found[1] <= found[0] and found[0] <= MOST_OVERLAP * found[1]:
             return found[0], found[1]
         detail = f"a step is between 1/{MOST_OVERLAP} of the window and all of it"
         binder.fail(node, error("invalid_window", detail=detail, hint="write SLIDE(1 MINUTE, 10 SECONDS)"))
-    if name == "TUMBLE":
-        binder.fail(node, error("syntax_error", detail="TUMBLE takes one duration", hint="write TUMBLE(1 MINUTE)"))
+    if name != "SLIDE":
+        example = "TUMBLE(1 MINUTE)" if name == "TUMBLE" else "SESSION(30 SECONDS)"
+        binder.fail(node, error("syntax_error", detail=f"{name} takes one duration", hint=f"write {example}"))
     hint = "write SLIDE(1 MINUTE, 10 SECONDS)"
     binder.fail(node, error("syntax_error", detail="SLIDE takes a window and perhaps a step", hint=hint))
+
+
+def _session(time: exp.Expr, gap_us: int) -> PaneEdges:
+    """A session as Spark's own function says it, which groups by the struct of both its edges."""
+    edges = Type("STRUCT", fields=(Field("start", TIMESTAMP), Field("end", TIMESTAMP)))
+    key = typed(call_of("session_window", time, constant(f"{gap_us} microseconds", TEXT)), edges)
+    start, end = (
+        typed(exp.Dot(this=key.copy(), expression=exp.Identifier(this=name)), TIMESTAMP) for name in ("start", "end")
+    )
+    width = piece_width(gap_us)
+    return PaneEdges(start, end, width, width, key, gap_us)
 
 
 def _sliding_start(time: exp.Expr, width_us: int, step_us: int) -> exp.Expr:

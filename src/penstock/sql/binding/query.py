@@ -19,7 +19,7 @@ from penstock.sql.binding.names import output_name
 from penstock.sql.binding.select_list import bind_limits, bind_order, bind_select_list, ordinal
 from penstock.sql.binding.sources import SourceBinder, sample_condition
 from penstock.sql.binding.window_joins import bind_window_joins
-from penstock.sql.bound_trees import both, branches, output_column, quoted
+from penstock.sql.bound_trees import both, branches, output_column, quoted, window_functions
 from penstock.sql.parse import parse_select
 from penstock.sql.scope import Scope, fold
 from penstock.sql.values import external, type_of
@@ -148,6 +148,7 @@ class QueryBinder:
         having = select.args.get("having")
         if having is not None:
             having.set("this", binder.predicate(having.this, scope, "HAVING"))
+        self._qualify(select, context, items)
         fields = [Field(name, type_of(item)) for name, item in zip(names, items, strict=True)]
         bind_order(binder, select, scope, fields)
         for window in select.args.get("windows") or []:
@@ -160,7 +161,6 @@ class QueryBinder:
 
     def _refuse(self, select: exp.Select) -> None:
         for key, feature in (
-            ("qualify", "QUALIFY"),
             ("laterals", "LATERAL VIEW"),
             ("pivots", "PIVOT"),
             ("match", "MATCH_RECOGNIZE"),
@@ -189,6 +189,22 @@ class QueryBinder:
         if conditions:
             select.set("where", exp.Where(this=reduce(both, conditions)))
 
+    def _qualify(self, select: exp.Select, context: SelectContext, items: list[exp.Expr]) -> None:
+        """QUALIFY is WHERE for window functions: at least one stands in it or in the SELECT list."""
+        qualify = select.args.get("qualify")
+        if qualify is None:
+            return
+        distinct = select.args.get("distinct")
+        if distinct is not None and distinct.args.get("on") is not None:
+            self.fail(
+                qualify, error("not_supported", feature="QUALIFY beside DISTINCT ON", hint="QUALIFY alone says both")
+            )
+        written = qualify.this
+        qualify.set("this", self.expressions.predicate(written, context.scope, "QUALIFY"))
+        if not any(window_functions(tree) for tree in (qualify.this, *items)):
+            hint = "write QUALIFY ROW_NUMBER() OVER (PARTITION BY key ORDER BY value DESC) <= 3; WHERE and HAVING take other conditions"
+            self.fail(written, error("syntax_error", detail="QUALIFY needs a window function", hint=hint))
+
     def _group(self, select: exp.Select, context: SelectContext, names: list[str], items: list[exp.Expr]) -> None:
         group = select.args.get("group")
         if group is None:
@@ -197,10 +213,8 @@ class QueryBinder:
             self.fail(group, error("not_supported", feature="GROUP BY ALL"))
 
         def one(node: exp.Expr) -> exp.Expr:
-            if isinstance(node, exp.Dot) and "penstock" in node.meta:
-                return node  # the start of a sliding pane
-            if context.scope.panes is not None and node == context.scope.panes.start:
-                return node
+            if isinstance(node, exp.Dot | exp.Anonymous) and "penstock" in node.meta:
+                return node  # the start of a pane, or a session
             if isinstance(node, exp.Literal) and node.is_int:
                 chosen: exp.Expr = ordinal(self.expressions, node, items)
                 return chosen.copy()

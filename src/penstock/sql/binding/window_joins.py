@@ -6,7 +6,8 @@ answer once the window has passed: until then a partner may still come.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import reduce
 from itertools import combinations
 from typing import NoReturn
 
@@ -19,7 +20,7 @@ from penstock.expr.windows import FOREVER, Bound, RowsWindow, Window
 from penstock.operators.join.kernels.bounds import Bounds, ContradictoryWindows, close
 from penstock.sql.binding.context import SelectContext, WindowGraph
 from penstock.sql.bound_trees import both, branches, time_of
-from penstock.sql.nodes import WindowJoin, WindowJoins, between_streams
+from penstock.sql.nodes import WindowJoin, WindowJoins, between_streams, either_way
 from penstock.sql.plan import JoinPlan, Output
 from penstock.sql.scope import BoundSource
 from penstock.sql.values import DURATION, constant, typed
@@ -44,6 +45,8 @@ def bind_window_joins(context: SelectContext, standing: bool) -> list[exp.Expr]:
     if len(own) > 1:
         _name_times(context, own)
     conditions = [condition for a, b, clause in pairs for condition in _conditions(a, b, clause)]
+    if graph.ways:
+        conditions.append(_either_way([pair for pair in pairs if pair[2].args.get("both_ways")]))
     if any(stream.nullable for stream in own):
         return _outer_join(context, graph, pairs, conditions)
     around = [stream for stream in graph.streams if stream not in own]
@@ -64,25 +67,30 @@ def _name_times(context: SelectContext, streams: list[BoundSource]) -> None:
 def _outer_join(
     context: SelectContext, graph: WindowGraph, pairs: list[StatedPair], conditions: list[exp.Expr]
 ) -> list[exp.Expr]:
-    """LEFT JOIN of two streams: the windows belong to ON, and a row without partner waits for its window."""
-    if len(graph.streams) != 2 or graph.streams[0].nullable:
+    """LEFT or FULL JOIN of two streams: the windows belong to ON, and a row without partner waits for its window."""
+    if len(graph.streams) != 2:
         _refuse_outer_join(context, pairs)
     kept, partner = graph.streams
     join = partner.node.parent
-    if not isinstance(join, exp.Join) or (join.args.get("side") or "").upper() != "LEFT":
+    side = (join.args.get("side") or "").upper() if isinstance(join, exp.Join) else ""
+    alone = not kept.nullable if side == "LEFT" else side == "FULL" and len(context.sources) == 2
+    if not isinstance(join, exp.Join) or not alone:
         _refuse_outer_join(context, pairs)
     on = join.args.get("on")
     for condition in conditions:
         on = both(on, condition)
     join.set("on", on)
-    return [unmatched_or(time_of(partner), _passed(graph, kept, [partner]))]
+    waits = [unmatched_or(time_of(partner), _passed(graph, kept, [partner]))]
+    if side == "FULL":
+        waits.append(unmatched_or(time_of(kept), _passed(graph, partner, [kept])))
+    return waits
 
 
 def _refuse_outer_join(context: SelectContext, pairs: list[StatedPair]) -> NoReturn:
     failure = error(
         "not_supported",
         feature="this outer join within a window",
-        hint="two streams can be joined so: FROM a LEFT JOIN b ON ... WINDOW(a, b) = d",
+        hint="two streams can be joined so: FROM a LEFT JOIN b ON ... WINDOW(a, b) = d, or with FULL JOIN",
     )
     context.fail(pairs[0][2], failure)
 
@@ -144,7 +152,45 @@ def graph_of(pairs: list[StatedPair], context: SelectContext, standing: bool) ->
     except ContradictoryWindows as failure:
         _refuse_contradiction(failure, streams, pairs, context)
     _check_connected(streams, bounds, pairs, context, standing)
-    return WindowGraph(streams, bounds)
+    return WindowGraph(streams, bounds, _ways_of(pairs, number, context))
+
+
+def _ways_of(pairs: list[StatedPair], number: Mapping[BoundSource, int], context: SelectContext) -> tuple[Bounds, ...]:
+    """The bounds of each direction of a path with BOTH WAYS. All times equal is the only case that both have: one way leaves it out."""
+    path = [pair for pair in pairs if pair[2].args.get("both_ways")]
+    if not path:
+        return ()
+    _check_path(path, context)
+    steps = [(number[a], number[b], int(clause.args["high"])) for a, b, clause in path]
+    forward = [(a, b, 0, high) for a, b, high in steps]
+    backward = [(a, b, -high, 0) for a, b, high in steps]
+    strict = (steps[0][0], steps[-1][1], -sum(high for _, _, high in steps), -1)
+    stated = [(number[a], number[b], int(c.args["low"]), int(c.args["high"])) for a, b, c in pairs]
+    try:
+        return tuple(close(len(number), [*stated, *way]) for way in (forward, [*backward, strict]))
+    except ContradictoryWindows:
+        hint = "write the direction that is possible, without BOTH WAYS"
+        failure = error("invalid_window", detail="the other windows leave the path one direction", hint=hint)
+        context.fail(path[0][2], failure)
+
+
+def _check_path(path: list[StatedPair], context: SelectContext) -> None:
+    follows = all(path[place][1] is path[place + 1][0] for place in range(len(path) - 1))
+    repeated = len({path[0][0], *(b for _, b, _ in path)}) <= len(path)
+    if not follows or repeated or context.role == "exists" or any(s.nullable for s in own_streams(context)):
+        what = "PATH(..) BOTH WAYS twice, in EXISTS or in an outer join"
+        hint = "one path of different streams can go both ways in a SELECT"
+        context.fail(path[0][2], error("not_supported", feature=what, hint=hint))
+
+
+def _either_way(path: list[StatedPair]) -> exp.Expr:
+    """That the times of a path rise, or that they fall."""
+    ways = []
+    for compare in (exp.LTE, exp.GTE):
+        steps = [typed(compare(this=time_of(a), expression=time_of(b)), BOOLEAN) for a, b, _ in path]
+        ways.append(typed(exp.Paren(this=reduce(both, steps)), BOOLEAN))
+    either = either_way(typed(exp.Or(this=ways[0], expression=ways[1]), BOOLEAN))
+    return typed(exp.Paren(this=either), BOOLEAN)
 
 
 def own_streams(context: SelectContext) -> list[BoundSource]:

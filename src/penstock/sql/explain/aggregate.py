@@ -12,7 +12,7 @@ from penstock.operators.aggregate.partials.correlated import PREFIX, Edge, edges
 from penstock.operators.mining.registry import FUNCTIONS, SLOT_FUNCTIONS
 from penstock.sql.binding.approximate import ERROR
 from penstock.sql.explain.join import join_lines
-from penstock.sql.explain.notation import show, show_conditions, show_output, show_window
+from penstock.sql.explain.notation import show, show_conditions, show_output, show_window, show_window_call
 from penstock.sql.plan import (
     UNNESTED,
     AggregateCall,
@@ -24,6 +24,7 @@ from penstock.sql.plan import (
     scalar_name,
 )
 from penstock.sql.plan.output import Sorted
+from penstock.sql.plan.window_calls import window_name
 from penstock.types import format_duration
 
 
@@ -77,6 +78,8 @@ def _lines(plan: AggregatePlan, conditions: list[str]) -> list[str]:
     names = {key_name(i): show(key) for i, key in enumerate(plan.keys)}
     for place, call in enumerate(plan.aggregates):
         names[aggregate_name(place)] = _correlated(call) or show_call(call)
+    for place, over in enumerate(plan.over):
+        names[window_name(place)] = _named(show_window_call(over), names)
     if plan.unnest is not None:
         names[UNNESTED] = f"unnest({_named(show(plan.unnest), names)})"
     names |= {scalar_name(place): f"({_subquery(place)})" for place in range(len(plan.scalars))}
@@ -84,7 +87,9 @@ def _lines(plan: AggregatePlan, conditions: list[str]) -> list[str]:
         lines.append(f'  read through query "{plan.reads}": its rows, one cycle later')
     if plan.latch is not None:
         lines.append("  latch: rows count for ever, also after retention has taken them")
-    if plan.panes is not None:
+    if plan.session_us:
+        lines.append(f"  sessions: readings of a group at most {format_duration(plan.session_us)} apart")
+    elif plan.panes is not None:
         width, step = format_duration(plan.panes.width), format_duration(plan.panes.step)
         lines.append(f"  panes: {width}" + ("" if width == step else f", every {step}"))
     if plan.landmarks:
@@ -104,6 +109,8 @@ def _lines(plan: AggregatePlan, conditions: list[str]) -> list[str]:
         lines.append(f"  rows: one per element of {_named(show(plan.unnest), names)}")
     if plan.having is not None:
         lines.append("  having: " + _named(show(plan.having), names))
+    if plan.qualify is not None:
+        lines.append("  qualify: " + _named(show(plan.qualify), names))
     if plan.sorted is not None and plan.sorted.distinct:
         lines.append("  distinct: rows that are alike come once")
     if plan.sorted is not None and (plan.sorted.order or plan.sorted.limit is not None or plan.sorted.offset):

@@ -11,6 +11,7 @@ from penstock.expr.expression import Call, Column, Expr, Literal, UserCall
 from penstock.expr.windows import EVERYTHING, Window
 from penstock.functions.samples import PARTS
 from penstock.sql.plan import Output
+from penstock.sql.plan.window_calls import WindowCall
 
 _INFIX = {
     "eq": "=",
@@ -77,6 +78,16 @@ def show(expr: Expr, nested: bool = False) -> str:
         case Call(operation, arguments):
             return f"{operation}({', '.join(show(a) for a in arguments)})"
     raise AssertionError(expr)
+
+
+def show_window_call(call: WindowCall) -> str:
+    """A window function in SQL's notation."""
+    arguments = [show(argument) for argument in call.arguments]
+    if call.count:
+        arguments.insert(1, str(call.count))
+    partition = [f"PARTITION BY {', '.join(map(show, call.partition))}"] if call.partition else []
+    order = ", ".join(show(key.expr) + " DESC" * key.descending for key in call.order)
+    return f"{call.function}({', '.join(arguments)}) OVER ({' '.join([*partition, f'ORDER BY {order}'])})"
 
 
 def _literal(value: object, type_: str) -> str:

@@ -163,14 +163,16 @@ def create_function(parser: PenstockParser, or_replace: bool, aggregate: bool = 
     )
 
 
-def alter_table(parser: PenstockParser) -> st.AddColumn:
+def alter_table(parser: PenstockParser) -> st.AddColumn | st.AlterLateness:
     table, at = parser.name("the name of a table")
+    if parser.take("SET"):
+        return st.AlterLateness(table, option(parser), name_at=at)
     if not parser.take("ADD"):
         word = parser.here.text.upper()
         if word in ("ALTER", "DROP", "RENAME"):
-            hint = "ALTER TABLE can ADD COLUMN; a column's type never changes"
+            hint = "ALTER TABLE can ADD COLUMN and SET lateness; a column's type never changes"
             raise parser.fail(error("not_supported", feature=f"ALTER TABLE {word}", hint=hint))
-        raise parser.expected("ADD COLUMN")
+        raise parser.expected("ADD COLUMN or SET lateness")
     parser.take("COLUMN")
     if_not_exists = parser.take("IF", "NOT", "EXISTS")
     name, _ = parser.name("a column's name")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
-from penstock.catalog.model import STRATEGIES
+from penstock.catalog.model import PRIORITIES, STRATEGIES
 from penstock.errors import error, suggest
 from penstock.sql import statements as st
 from penstock.sql.cursor import UnexpectedToken
@@ -43,9 +43,11 @@ def alter_query(parser: PenstockParser) -> st.AlterQuery | st.PauseQuery | st.Re
         parser.need("TO")
         return st.DescribeQuery(name, "owner", parser.name_or_text("the name of an owner"), name_at=at)
     if not parser.take("SET"):
-        raise parser.expected("SET BEGIN (..), SET STRATEGY, OWNER TO, PAUSE or RESUME")
+        raise parser.expected("SET BEGIN (..), SET STRATEGY, SET PRIORITY, OWNER TO, PAUSE or RESUME")
     if parser.take("STRATEGY"):
         return st.DescribeQuery(name, "strategy", _strategy(parser), name_at=at)
+    if parser.take("PRIORITY"):
+        return st.DescribeQuery(name, "priority", _priority(parser), name_at=at)
     begin = end = stream = None
     begin_at = end_at = stream_at = None
     if parser.peek("BEGIN"):
@@ -57,7 +59,7 @@ def alter_query(parser: PenstockParser) -> st.AlterQuery | st.PauseQuery | st.Re
     elif parser.take("END"):
         end, end_at = _bound_text(parser, rows=False)
     else:
-        raise parser.expected("BEGIN (..), END (..) or STRATEGY")
+        raise parser.expected("BEGIN (..), END (..), STRATEGY or PRIORITY")
     if parser.take("FOR"):
         stream, stream_at = parser.name("the name of a stream")
     return st.AlterQuery(name, begin, end, stream, begin_at, end_at, stream_at, name_at=at)
@@ -102,6 +104,22 @@ def strategy_named(text: str) -> str | None:
         hint = suggest(text, STRATEGY_WORDS) or "strategies are " + ", ".join(STRATEGY_WORDS)
         raise error("invalid_option", option="strategy", detail=f'"{text}" is not a strategy', hint=hint)
     return None if word == "auto" else word
+
+
+def _priority(parser: PenstockParser) -> str:
+    here = parser.here
+    parser.take("=")
+    with parser.pointing(here):
+        return priority_named(parser.name_or_text(", ".join(PRIORITIES)))
+
+
+def priority_named(text: str) -> str:
+    """A class of queries as definitions store it. Raises invalid_option."""
+    word = text.lower()
+    if word not in PRIORITIES:
+        hint = suggest(text, PRIORITIES) or "priorities are " + ", ".join(PRIORITIES)
+        raise error("invalid_option", option="priority", detail=f'"{text}" is not a priority', hint=hint)
+    return word
 
 
 def _bound_text(parser: PenstockParser, rows: bool) -> tuple[str, Span]:

@@ -23,7 +23,9 @@ def select(parser: PenstockParser) -> Select:
     query = parser.question()
     span = Span(first.start, parser.last.end + 1)
     text = parser.parameters.substituted(parser.sql, span)
-    return Select(query, text, past_moment(parser), source=SourceText(parser.sql, span))
+    final = next(iter(parser.finals.values()), None)
+    final_at = span_of_token(final) if final is not None else None
+    return Select(query, text, past_moment(parser), final_at, source=SourceText(parser.sql, span))
 
 
 def past_moment(parser: PenstockParser) -> AsOf | None:
@@ -53,15 +55,18 @@ def as_of(parser: PenstockParser, token: Token, moment: WindowEdge | int) -> AsO
 def subscribe(parser: PenstockParser) -> Subscribe:
     parser.take("TO")
     name, at = parser.name("the name of a query")
-    changes, from_cycle = False, None
+    changes, from_cycle, final = False, None, None
     while not parser.at_end():
-        if parser.take("WITH", "CHANGES"):
+        here = parser.here
+        if parser.take("FINAL"):
+            final = span_of_token(here)
+        elif parser.take("WITH", "CHANGES"):
             changes = True
         elif parser.take("FROM", "CYCLE"):
             from_cycle = parser.integer("a cycle's number")
         else:
-            raise parser.expected("WITH CHANGES, FROM CYCLE n or the end of the statement")
-    return Subscribe(name, changes, from_cycle, name_at=at)
+            raise parser.expected("FINAL, WITH CHANGES, FROM CYCLE n or the end of the statement")
+    return Subscribe(name, changes, from_cycle, final, name_at=at)
 
 
 def show(parser: PenstockParser) -> Show:

@@ -15,6 +15,7 @@ from penstock.operators.aggregate.partials.cell_sums import Panes
 from penstock.operators.mining.registry import FUNCTIONS as MINING
 from penstock.operators.resample.nearest import Method
 from penstock.sql.plan.output import Output, Sorted
+from penstock.sql.plan.window_calls import WindowCall
 from penstock.types import Type
 
 
@@ -42,6 +43,8 @@ class StreamUse:
     static_predicate: Expr | None
     window: Window
 
+
+StreamClock = tuple[int, Expr | None]  # a table, and which of its sensors
 
 # When cycles read the history of a new or changed query: each time; only for a new one; only a long one; never. Answers
 # read the history that cycles do not.
@@ -113,6 +116,11 @@ class Plan(ABC):
         return None
 
     @property
+    def branches(self) -> tuple[KernelPlan, ...]:
+        """Plans of queries of their own, the answers of which together are its answer (`catalog.branches`)."""
+        return ()
+
+    @property
     def functions(self) -> tuple[str, ...]:
         """The user's functions that it calls."""
         return ()
@@ -143,6 +151,16 @@ class KernelPlan(Plan):
         return frozenset(use.table_id for use in self.uses)
 
     @property
+    def row_conditions(self) -> tuple[tuple[int, Expr], ...]:
+        """What the cycle decides for each row, with the table that the rows are of; 0 for combinations of rows."""
+        return ()
+
+    @property
+    def clocks(self) -> tuple[StreamClock, ...]:
+        """The streams of which the smallest NOW is that of its answer."""
+        return tuple((use.table_id, use.static_predicate) for use in self.uses)
+
+    @property
     def windows(self) -> AnyWindow:
         """The window of its answer."""
         (use,) = self.uses
@@ -156,6 +174,11 @@ class KernelPlan(Plan):
     def lookback_us(self) -> int:
         """How much further back than its window rows are needed."""
         return 0
+
+    @property
+    def final_lag_us(self) -> int | None:
+        """How much older than the watermark rows are that become final. None: no state has to wait for that."""
+        return None
 
     @property
     def fill(self) -> Fill:
@@ -190,7 +213,8 @@ class SelectPlan(KernelPlan):
 
     A row enters in the cycle that reads it from the log and leaves with the window. Late rows enter when
     they come, if their time lies inside. `static_predicate` is decided per sensor, before any reading.
-    With `lasting` rows also leave and come back when a late row breaks or mends what has to last.
+    With `lasting` rows also leave and come back when a late row breaks or mends what has to last. `beside` are other streams
+    that hold back its NOW, as in a branch of UNION ALL.
     With `keep_us` a new subscriber begins with the rows of a window that begins so much earlier.
     """
 
@@ -201,11 +225,16 @@ class SelectPlan(KernelPlan):
     static_predicate: Expr | None = None
     stream_predicate: Expr | None = None
     lasting: Lasting | None = None
+    beside: tuple[StreamClock, ...] = ()
     keep_us: int | None = None
 
     @property
     def columns(self) -> tuple[tuple[str, Type], ...]:
         return _columns(self.outputs)
+
+    @property
+    def clocks(self) -> tuple[StreamClock, ...]:
+        return tuple(dict.fromkeys([(self.table_id, self.static_predicate), *self.beside]))
 
     @property
     def selection(self) -> SelectPlan:
@@ -233,8 +262,16 @@ class SelectPlan(KernelPlan):
         return (self.lasting.us if self.lasting is not None else 0) + (self.keep_us or 0)
 
     @property
+    def final_lag_us(self) -> int | None:
+        return 0 if self.lasting is not None else None
+
+    @property
     def uses(self) -> tuple[StreamUse, ...]:
         return (StreamUse(self.table_id, self.static_predicate, self.window),)
+
+    @property
+    def row_conditions(self) -> tuple[tuple[int, Expr], ...]:
+        return () if self.stream_predicate is None else ((self.table_id, self.stream_predicate),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,12 +359,27 @@ class JoinPlan(KernelPlan):
         return tuple(StreamUse(i.table_id, i.static_predicate, i.window) for i in self.inputs)
 
     @property
+    def row_conditions(self) -> tuple[tuple[int, Expr], ...]:
+        of_inputs = tuple((i.table_id, i.stream_predicate) for i in self.inputs if i.stream_predicate is not None)
+        return *of_inputs, *((0, c) for c in chain(self.conditions, *(t.conditions for t in self.tables)))
+
+    @property
+    def final_lag_us(self) -> int | None:
+        return self.bounds[0][1] if self.missing != "inner" else None
+
+    @property
     def tables_read(self) -> frozenset[int]:
         return frozenset({each.table_id for each in self.tables} | {each.table_id for each in self.inputs})
 
     @property
     def windows(self) -> AnyWindow:
         return JoinWindows(tuple(i.window for i in self.inputs))
+
+
+def max_or_none(values: Iterable[int | None]) -> int | None:
+    """The largest; None where one is."""
+    found = list(values)
+    return None if None in found else max((value for value in found if value is not None), default=None)
 
 
 ONLY_IN_SLICES = frozenset({"approx_histogram", "approx_histogram_error"})
@@ -394,7 +446,8 @@ class AggregatePlan(KernelPlan):
 
     Emits one row per group that has rows, without keys always one. With `panes` a group has a row for each pane that holds
     rows of it. Late rows are part of the answer from the cycle on that reads them. `outputs` and `having` name keys,
-    aggregates, subqueries and the edges of panes as `key_name`, `aggregate_name`, `scalar_name`, WINDOW_START and WINDOW_END. With
+    aggregates, subqueries and the edges of panes as `key_name`, `aggregate_name`, `scalar_name`, WINDOW_START and WINDOW_END. Rows that
+    `having` leaves have values of the window functions `over`, which outputs and `qualify` name by `window_name`. With
     `unnest`, an array over the same names, a row that `having` leaves comes once per element, which is UNNESTED. With
     `latch`, the name of a state of its own, rows count for ever, also when retention has taken them; where they begin is in `stream_predicate`.
     """
@@ -408,7 +461,12 @@ class AggregatePlan(KernelPlan):
     static_predicate: Expr | None = None
     stream_predicate: Expr | None = None
     having: Expr | None = None
+    over: tuple[WindowCall, ...] = ()
+    qualify: Expr | None = None
     panes: Panes | None = None
+    session_us: int = (
+        0  # with it, panes of a group with readings at most so far apart are one session; 0: panes are as they are
+    )
     own_windows: tuple[int | None, ...] = ()  # per aggregate, over how much of the window's end, if not all
     latch: str | None = None
     reads: str | None = None  # the query through which rows are read, so that they come a cycle later
@@ -434,6 +492,10 @@ class AggregatePlan(KernelPlan):
     @property
     def uses(self) -> tuple[StreamUse, ...]:
         return (StreamUse(self.table_id, self.static_predicate, self.window),)
+
+    @property
+    def row_conditions(self) -> tuple[tuple[int, Expr], ...]:
+        return () if self.stream_predicate is None else ((self.table_id, self.stream_predicate),)
 
     @property
     def fill(self) -> Fill:
@@ -506,6 +568,11 @@ class JoinAggregatePlan(Plan):
     @property
     def over_results(self) -> AggregatePlan:
         return self.top
+
+    @property
+    def reach_us(self) -> int | None:
+        """How much older than a result its oldest tuple may be; None: any time."""
+        return max_or_none(bound for row in self.join.bounds for bound in row)
 
     @property
     def scalars(self) -> tuple[ScalarSubquery, ...]:

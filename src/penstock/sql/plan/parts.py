@@ -15,7 +15,9 @@ def evaluated_by_spark(plan: Plan) -> bool:
 
 def stream_uses(plan: Plan) -> tuple[StreamUse, ...]:
     """The streams that kernels read for a plan."""
-    return plan.kernel.uses if plan.kernel is not None else ()
+    if plan.kernel is not None:
+        return plan.kernel.uses
+    return tuple(use for branch in plan.branches for use in branch.uses)
 
 
 def own_windows_of(scalars: tuple[ScalarSubquery, ...]) -> tuple[Window, ...]:

@@ -18,6 +18,7 @@ from penstock.operators.aggregate.partials.cell_sums import Panes
 from penstock.operators.registry import OPERATORS, part_of
 from penstock.sql.plan import nodes
 from penstock.sql.plan.output import Output, Sorted, Sorting
+from penstock.sql.plan.window_calls import OrderKey, WindowCall
 from penstock.types import parse_type
 
 
@@ -188,6 +189,22 @@ _SORTED = _record(
     Part("hidden", "hidden", _OUTPUTS, sparse=True),
 )
 sorted_json, sorted_of = _SORTED
+_WINDOW_CALL = _record(
+    WindowCall,
+    *_plain("function"),
+    Part("type", "type", _TYPE),
+    Part("partition", "partition", _each(_EXPR)),
+    Part("order", "order", _each(_row(OrderKey, expr=_EXPR, descending=_PLAIN, nulls_first=_PLAIN))),
+    Part("arguments", "arguments", _each(_EXPR)),
+    *_plain("count"),
+)
+WINDOW_FUNCTIONS = _record(
+    dict,
+    Part("over", "over", _each(_WINDOW_CALL)),
+    Part("outputs", "outputs", _OUTPUTS),
+    Part("qualify", "qualify", _maybe(_EXPR)),
+    Part("sorted", "sorted", _maybe(_SORTED)),
+)
 _INPUT = _record(
     nodes.JoinInput,
     Part("alias", "alias", _PLAIN),
@@ -241,6 +258,9 @@ _CALL = _row(
     options=_OPTIONS,
     code=_CODE,
 )
+_CLOCKS = _each(
+    Codec(lambda clock: [clock[0], _maybe(_EXPR).write(clock[1])], lambda data: (data[0], _maybe(_EXPR).read(data[1])))
+)
 _LASTING = _record(nodes.Lasting, Part("us", "us", _PLAIN), Part("beside", "beside", _maybe(_EXPR)))
 _PLANS = {
     nodes.SelectPlan.operator: _record(
@@ -251,6 +271,7 @@ _PLANS = {
         Part("static_predicate", "static", _maybe(_EXPR)),
         Part("stream_predicate", "stream", _maybe(_EXPR)),
         Part("lasting", "lasting", _LASTING, sparse=True),
+        Part("beside", "beside", _CLOCKS, sparse=True),
         Part("keep_us", "keep", _PLAIN, sparse=True),
     ),
     nodes.JoinPlan.operator: _record(
@@ -272,7 +293,10 @@ _PLANS = {
         Part("static_predicate", "static", _maybe(_EXPR)),
         Part("stream_predicate", "stream", _maybe(_EXPR)),
         Part("having", "having", _maybe(_EXPR)),
+        Part("over", "over", _each(_WINDOW_CALL), sparse=True),
+        Part("qualify", "qualify", _EXPR, sparse=True),
         Part("panes", "panes", _maybe(_row(Panes, width=_PLAIN, step=_PLAIN))),
+        Part("session_us", "session", _PLAIN, sparse=True),
         Part("own_windows", "own", _PLAINS, sparse=True),
         Part("latch", "latch", _PLAIN, sparse=True),
         Part("reads", "reads", _PLAIN, sparse=True),

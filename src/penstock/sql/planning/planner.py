@@ -78,6 +78,9 @@ def plan_query(
     if select.as_of is not None:
         hint = "AS OF stands in SELECT * FROM a standing query"
         raise point(error("not_supported", feature="AS OF here", hint=hint), select.source.text, select.as_of.at)
+    if select.final_at is not None:
+        hint = "FINAL stands in SELECT * FROM a standing query"
+        raise point(error("not_supported", feature="FINAL here", hint=hint), select.source.text, select.final_at)
     bound = bind_query(select, state, standing, system_tables, spent)
     latched = check_latch(bound, standing)
     check_within(bound)
@@ -161,8 +164,8 @@ def _refuse_hint(bound: BoundQuery, reason: str) -> None:
 def reads_of(plan: Plan, state: CatalogState) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
     """The tables, queries and functions a plan depends on, by name."""
     tables = {r.table for r in plan.relations if r.kind in ("stream", "static", "ordinary")}
-    if plan.kernel is not None:
-        tables.update(state.tables_by_id[table_id].name for table_id in plan.kernel.tables_read)
+    for kernel in plan.branches if plan.kernel is None else (plan.kernel,):
+        tables.update(state.tables_by_id[table_id].name for table_id in kernel.tables_read)
     queries = {r.table for r in plan.relations if r.kind in _OF_QUERIES}.union(plan.queries_read)
     return tuple(sorted(tables)), tuple(sorted(queries)), plan.functions
 

@@ -47,7 +47,10 @@ def settle(collected: Collected) -> None:
 
 def _has_own_window(context: SelectContext) -> bool:
     """Whether an aggregate of this SELECT has a window of its own."""
-    items = [*context.select.expressions, *filter(None, [context.select.args.get(key) for key in ("having", "order")])]
+    items = [
+        *context.select.expressions,
+        *filter(None, [context.select.args.get(key) for key in ("having", "qualify", "order")]),
+    ]
     return any(
         isinstance(node, OwnWindow) for item in items for node in item.walk(prune=lambda n: isinstance(n, exp.Query))
     )
@@ -57,6 +60,7 @@ _CLAUSES = (
     ("distinct", "DISTINCT"),
     ("group", "GROUP BY"),
     ("having", "HAVING"),
+    ("qualify", "QUALIFY"),
     ("order", "ORDER BY"),
     ("limit", "LIMIT"),
     ("offset", "OFFSET"),

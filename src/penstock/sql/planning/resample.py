@@ -188,7 +188,13 @@ def _both(read: SelectPlan, own: Expr | None, columns: dict[str, Expr]) -> Expr 
     return all_of((None if own is None else substituted(own, columns), read.stream_predicate))
 
 
-_REFUSED = (("group", "GROUP BY"), ("having", "HAVING"), ("windows", "a window function"), ("window_joins", "WINDOW"))
+_REFUSED = (
+    ("group", "GROUP BY"),
+    ("having", "HAVING"),
+    ("qualify", "QUALIFY"),
+    ("windows", "a window function"),
+    ("window_joins", "WINDOW"),
+)
 _NESTED = "put it around: SELECT ... FROM (SELECT ... RESAMPLE(...) ...)"
 
 

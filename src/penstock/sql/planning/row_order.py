@@ -69,7 +69,12 @@ def group_distinct(bound: BoundQuery) -> bool:
     Spark SQL gets it as it was written (`ungroup_distinct`): there a constant in GROUP BY is a place in the SELECT list.
     """
     query, context = bound.query, bound.collected.contexts[0]
-    if context.select is not query or not _is_distinct(context.select) or context.aggregated:
+    if (
+        context.select is not query
+        or not _is_distinct(context.select)
+        or context.aggregated
+        or query.args.get("qualify")
+    ):
         return False
     keys = [item.this for item in query.expressions if not isinstance(item.this, Const)]
     if not keys:

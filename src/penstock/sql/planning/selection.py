@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from sqlglot import exp
 
 from penstock.catalog.model import TIME_COLUMN
@@ -47,13 +49,13 @@ def predicates(query: exp.Select) -> tuple[Expr | None, Expr | None]:
     return by_decider([lower(condition) for condition in conjuncts(query.args.get("where"))])
 
 
-def select_plan(bound: BoundQuery) -> SelectPlan:
-    """The question as one pass over one stream, or NotCovered with the reason."""
+def select_plan(bound: BoundQuery, shown: Callable[[exp.Expr], Expr] = lower) -> SelectPlan:
+    """The question as one pass over one stream, or NotCovered with the reason. `shown` gives what items of the SELECT list mean."""
     query, source = one_stream(bound)
     assert source.table is not None
     refuse_clauses(bound.collected.contexts[0])
     outputs = tuple(
-        Output(field.name, field.type, lower(item.this))
+        Output(field.name, field.type, shown(item.this))
         for field, item in zip(bound.fields, query.expressions, strict=True)
     )
     asked = conjuncts(query.args.get("where"))

@@ -106,7 +106,7 @@ def _carriers_around(
     if parent.reads_streams():
         if role == "scalar":
             _refuse(context, table, "a subquery as a value over a table beside a stream")
-        if context.aggregated or any(context.select.args.get(key) for key in ("limit", "offset")):
+        if context.aggregated or any(context.select.args.get(key) for key in ("limit", "offset", "qualify")):
             _refuse(context, table, "an aggregate or LIMIT over a table inside IN or EXISTS beside a stream")
         return _carriers(parent, by_select, table)
     if _streams_further_out(parent):

@@ -6,6 +6,7 @@ The runner hands their values to Spark beside the text (docs/decisions/0018-spar
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -85,7 +86,7 @@ def spark_sql(query: exp.Expr) -> str:
     Every name is quoted, so that none is taken for a word of Spark's.
     """
     check_nodes(query)
-    tree = translate(_without_distinct_on(query.copy()))
+    tree = translate(_without_distinct_on(_without_qualify(query.copy())))
     # sqlglot changes what it writes, and would copy it first: the tree is a copy already.
     return tree.sql(dialect=_SparkText, comments=False, normalize_functions=False, identify=True, copy=False)
 
@@ -104,7 +105,45 @@ def _without_distinct_on(root: exp.Expr) -> exp.Expr:
     return root
 
 
+def _without_qualify(root: exp.Expr) -> exp.Expr:
+    """QUALIFY, which Spark has only where nothing is aggregated, as a condition around the SELECT."""
+    for select in list(root.find_all(exp.Select)):
+        if select.args.get("qualify") is None:
+            continue
+        new = _those_qualified(select)
+        if select is root:
+            root = new
+        else:
+            select.replace(new)
+    return root
+
+
+def _those_qualified(select: exp.Select) -> exp.Select:
+    condition = select.args["qualify"].this
+    select.set("qualify", None)
+    new = _chosen(select, "_qualifies", lambda _: condition.copy(), lambda qualifies: qualifies)
+    new.set("distinct", select.args.get("distinct"))
+    return new
+
+
 def _first_of_each(select: exp.Select, keys: list[exp.Expr]) -> exp.Select:
+    def rank(ordered: list[exp.Expr]) -> exp.Expr:
+        return exp.Window(
+            this=exp.RowNumber(),
+            partition_by=[key.copy() for key in keys],
+            order=exp.Order(expressions=[item.copy() for item in ordered] or [key.copy() for key in keys]),
+        )
+
+    return _chosen(select, "_rank", rank, lambda rank: exp.EQ(this=rank, expression=exp.Literal.number(1)))
+
+
+def _chosen(
+    select: exp.Select,
+    name: str,
+    value: Callable[[list[exp.Expr]], exp.Expr],
+    condition: Callable[[exp.Expr], exp.Expr],
+) -> exp.Select:
+    """Those rows of a SELECT for which a value of this name satisfies a condition. `value` is given the items of ORDER BY."""
     inner = select.copy()
     names = [item.alias for item in inner.expressions]
     outputs = {item.alias: item.this for item in inner.expressions}
@@ -114,17 +153,12 @@ def _first_of_each(select: exp.Select, keys: list[exp.Expr]) -> exp.Select:
         # An output's name means nothing inside OVER.
         if isinstance(item.this, exp.Column) and not item.this.table and item.this.name in outputs:
             item.set("this", outputs[item.this.name].copy())
-    rank = exp.Window(
-        this=exp.RowNumber(),
-        partition_by=[key.copy() for key in keys],
-        order=exp.Order(expressions=[item.copy() for item in ordered] or [key.copy() for key in keys]),
-    )
     hidden = [exp.alias_(item.this.copy(), f"_order{i}", quoted=True) for i, item in enumerate(ordered)]
-    inner.set("expressions", [*inner.expressions, *hidden, exp.alias_(rank, "_rank", quoted=True)])
+    inner.set("expressions", [*inner.expressions, *hidden, exp.alias_(value(ordered), name, quoted=True)])
     for key in ("distinct", "order", "limit", "offset"):
         inner.set(key, None)
     outer = exp.select(*(exp.column(name, quoted=True) for name in names)).from_(inner.subquery("_ranked"))
-    outer = outer.where(exp.EQ(this=exp.column("_rank", quoted=True), expression=exp.Literal.number(1)))
+    outer = outer.where(condition(exp.column(name, quoted=True)))
     if ordered:
         again = []
         for i, item in enumerate(ordered):
@@ -202,7 +236,7 @@ def _translated(node: exp.Expr) -> exp.Expr:
             return node
         case exp.Repeat() | exp.Pad():
             return bounded_text(node)
-        case exp.Dot() if isinstance(node.this, exp.Anonymous) and node.this.name == "window":
+        case exp.Dot() if isinstance(node.this, exp.Anonymous) and node.this.name in ("window", "session_window"):
             return exp.Paren(this=node.copy())  # first in GROUP BY, sqlglot would take it for the clause WINDOW
         case exp.Cast() if "penstock" in node.meta:
             return _cast(node.this, external(type_of(node)))
@@ -369,7 +403,7 @@ def _extract(node: exp.Extract) -> exp.Expr:
 # grammar leaves unbound fails here instead of reaching Spark.
 
 _SELECTS = (exp.Select, exp.Subquery, exp.Union, exp.Except, exp.Intersect, exp.Values, exp.From, exp.Join, exp.Where)
-_CLAUSES = (exp.Group, exp.Having, exp.Order, exp.Ordered, exp.Limit, exp.Offset, exp.Distinct, exp.Tuple)
+_CLAUSES = (exp.Group, exp.Having, exp.Qualify, exp.Order, exp.Ordered, exp.Limit, exp.Offset, exp.Distinct, exp.Tuple)
 _GROUPS = (exp.Rollup, exp.Cube, exp.GroupingSets, exp.Window, exp.WindowSpec, exp.Filter, exp.WithinGroup)
 _NAMES = (exp.Table, exp.TableAlias, exp.Alias, exp.Identifier, exp.Column, exp.Star, exp.Dot, exp.Var)
 _VALUES = (Const, Duration, exp.Literal, exp.Boolean, exp.Null, exp.Placeholder, exp.Paren, exp.Bracket, exp.DataType)
@@ -383,7 +417,9 @@ _NODES = frozenset(RULES).union(
     _SELECTS, _CLAUSES, _GROUPS, _NAMES, _VALUES, _OPERATORS, _MORE_OPERATORS, _ARITHMETIC, _FORMS, _OURS
 )
 # Calls that the planner writes beside the listed ones.
-_PLANNED = frozenset({"window", "struct", "max_by", "min_by", "any_value", SIMILAR, "regexp_replace_all"})
+_PLANNED = frozenset(
+    {"window", "session_window", "struct", "max_by", "min_by", "any_value", SIMILAR, "regexp_replace_all"}
+)
 
 
 def check_nodes(root: exp.Expr) -> None:

@@ -36,7 +36,7 @@ _SIGNS = frozenset("( ) , . + - * / % = < > <= >= <> != <=> || -> [ ] >>".split(
 # What the planner writes beside the functions of the binder's tables.
 _WRITTEN = frozenset(
     "aggregate any_value approx_top_k array array_sort cast coalesce collect_list concat extract if length lpad ltrim max_by "
-    "min_by mode named_struct percentile percentile_disc pmod power repeat rpad rtrim struct timestamp_micros to_timestamp transform trim "
+    "min_by mode named_struct percentile percentile_disc pmod power repeat rpad rtrim session_window struct timestamp_micros to_timestamp transform trim "
     "try_element_at unhex unix_micros window xxhash64".split()
 )
 # Functions of Spark that backtrack: no text has them, because ours stand for them. A pattern of INITCAP is a constant.

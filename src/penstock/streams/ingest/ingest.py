@@ -32,7 +32,7 @@ from penstock.streams.ingest.readings import (
     read_resolved,
     require_stream,
 )
-from penstock.streams.ingest.rules import ACCEPTED, AHEAD, BEFORE, DUPLICATE, NO_TIME, key_fields, warm_up
+from penstock.streams.ingest.rules import ACCEPTED, AHEAD, BEFORE, DUPLICATE, NO_TIME, TOO_LATE, key_fields, warm_up
 from penstock.streams.ingest.sensor_order import Verdict
 from penstock.streams.ingest.table_states import IngestTables, TableIngest
 from penstock.streams.log.stream_log import StreamLog
@@ -307,6 +307,8 @@ def refuse(table: Table, readings: Readings, vids: Any, verdict: Verdict) -> tup
             condition, facts = "too_far_ahead", {"ts": ts, "max_ahead": format_duration(options.max_ahead_us)}
         elif code == BEFORE:
             condition, facts = "before_retention", {"ts": ts, "retention": format_duration(options.retention_us or 0)}
+        elif code == TOO_LATE:
+            condition, facts = "too_late", {"ts": ts, "watermark": format_timestamp(int(verdict.old_newest[index]))}
         elif code == DUPLICATE:
             assert options.deduplicate is not None
             within = format_duration(options.deduplicate.within_us)

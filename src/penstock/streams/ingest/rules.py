@@ -1,7 +1,7 @@
 """The rules of time, order and repeats, one reading after the other, compiled.
 
-For each reading in turn, the first that holds decides: too far ahead of the wall clock; older than the table keeps; a
-repeat of a remembered key; older than its sensor's newest (refused, moved up to it, or accepted, as the table
+For each reading in turn, the first that holds decides: too far ahead of the wall clock; older than the table keeps; older than
+its watermark; a repeat of a remembered key; older than its sensor's newest (refused, moved up to it, or accepted, as the table
 says). What passes is accepted and moves its sensor's newest time. Every change of state is noted, so that a
 push that could not be written is taken back exactly.
 
@@ -31,7 +31,7 @@ _LEAST_SLOTS = 2048  # a power of two, like every number of slots
 _EMPTY = -1
 _SLACK = 65_536
 
-ACCEPTED, AHEAD, BEFORE, DUPLICATE, OUT_OF_ORDER, SKIPPED = 0, 1, 2, 3, 4, 255
+ACCEPTED, AHEAD, BEFORE, DUPLICATE, OUT_OF_ORDER, TOO_LATE, SKIPPED = 0, 1, 2, 3, 4, 5, 255
 REFUSE, CLAMP, ACCEPT = 0, 1, 2
 LATE, CLAMPED, UNORDERED = 1, 2, 4  # marks of an accepted reading
 
@@ -39,12 +39,14 @@ COUNT_ACCEPTED, COUNT_REFUSED, COUNT_LATE, COUNT_CLAMPED, COUNT_DUPLICATE, COUNT
 
 
 # Plain tuples: Numba looks up the type of a named one again at each call, which takes longer than to judge a reading.
-# What decides: now, max_ahead, retention (-1: readings of any age are kept), policy, within.
-OrderRules = tuple[int, int, int, int, int]
+# What decides: now, max_ahead, retention (-1: readings of any age are kept), policy, within, lateness (-1: any), and a time
+# before which none is accepted (NO_TIME: there is none).
+OrderRules = tuple[int, int, int, int, int, int, int]
 # What the rules change: newest and counts by sid, latest[0] of the table, the remembered time by key. In this order:
 # newest, latest, counts, remembered.
 OrderState = tuple[Any, Any, Any, Any]
-# One per reading: the code of what was decided, marks of accepted ones, and the newest and remembered time before.
+# One per reading: the code of what was decided, marks of accepted ones, and the newest and remembered time before. For a reading
+# that came too late, the watermark stands in place of the newest time.
 Decisions = tuple[Any, Any, Any, Any]
 
 
@@ -55,7 +57,7 @@ def apply_rules(sids: Any, ts: Any, keys: Any, rules: OrderRules, state: OrderSt
     `sids` of -1 leave a reading out. A `ts` of NO_TIME means the wall clock, or its sensor's newest if that is later;
     times are changed to those that are stored. `keys` are empty without deduplication.
     """
-    now, max_ahead, retention, policy, within = rules
+    now, max_ahead, retention, policy, within, lateness, watermark = rules
     newest, latest, counts, remembered = state
     code, marks, old_newest, old_remembered = out
     dedupe = keys.shape[0] > 0
@@ -75,6 +77,15 @@ def apply_rules(sids: Any, ts: Any, keys: Any, rules: OrderRules, state: OrderSt
             continue
         elif retention >= 0 and latest[0] != NO_TIME and time < latest[0] - retention:
             code[i] = BEFORE
+            counts[sid, COUNT_REFUSED] += 1
+            continue
+        accepts_from = watermark
+        if lateness >= 0 and latest[0] != NO_TIME:
+            accepts_from = max(accepts_from, latest[0] - lateness)
+        if time < accepts_from:
+            code[i] = TOO_LATE
+            ts[i] = time
+            old_newest[i] = accepts_from  # for what the sender is told
             counts[sid, COUNT_REFUSED] += 1
             continue
         unordered = before != NO_TIME and time < before
@@ -350,7 +361,7 @@ def warm_up() -> None:
     counts = np.zeros((1, COUNTS), np.int64)
     state = (ints.copy(), ints.copy(), counts, ints.copy())
     out = (codes, codes.copy(), ints.copy(), ints.copy())
-    apply_rules(sids, ints, ints.copy(), (0, 0, -1, REFUSE, 0), state, out)
+    apply_rules(sids, ints, ints.copy(), (0, 0, -1, REFUSE, 0, -1, NO_TIME), state, out)
     take_back(sids, ints, state, out)
     raise_newest(ints, sids, ints, sids)
     # Columns of the log come read-only, which is another type to the compiler.

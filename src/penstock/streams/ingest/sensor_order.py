@@ -207,7 +207,9 @@ class SensorOrder:
         )
         keeps = options.retention_us if options.retention_us is not None and options.time == "valid" else -1
         within = self.keys.within_us if self.keys is not None else 0
-        rules = (now, options.max_ahead_us, keeps, POLICIES[options.out_of_order], within)
+        lateness = options.lateness_us if options.lateness_us is not None else -1
+        watermark = int(options.watermark_us) if options.watermark_us is not None else int(NO_TIME)
+        rules = (now, options.max_ahead_us, keeps, POLICIES[options.out_of_order], within, lateness, watermark)
         apply_rules(sids, stored, verdict.keys, rules, self._state(), verdict.decisions())
         return verdict
 

@@ -10,6 +10,7 @@ from penstock.errors import PenstockError
 from penstock.operators.aggregate.over_joins import answer as module
 from penstock.operators.aggregate.over_joins.answer import JoinAggregateAt
 from penstock.operators.join.answer import JoinAt
+from penstock.settings import Settings
 from tests.operators.aggregate.over_joins.test_join_aggregates import COUNTED, counts, expected, life  # noqa: F401
 from tests.support.join_life import Life
 from tests.support.watched import watched
@@ -58,7 +59,7 @@ def test_given_up_while_results_are_taken_in_it_fails_and_does_not_begin_again(l
         calls.append(1)
         if len(calls) > 1:
             with life.db.standing.locked() as store:
-                store.limit_slices(0, 1000)
+                store.limit_slices(Settings(slices_memory_mb=0, exact_values_max=1000))
 
     monkeypatch.setattr(module, "READ_ROWS", 10)
     with watched(JoinAt.project, tell=full), pytest.raises(PenstockError) as refused:

@@ -10,9 +10,10 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 
-from penstock.errors import error
+from penstock.errors import error, expect
 from penstock.expr.evaluate import evaluate_mask
-from penstock.expr.windows import FOREVER
+from penstock.expr.windows import FOREVER, TimeWindow
+from penstock.operators.aggregate.final_panes import panes_ending, range_of_panes, with_panes
 from penstock.operators.aggregate.history import READ_ROWS, are_inside
 from penstock.operators.aggregate.over_joins.family import ResultRange, ResultsFamily
 from penstock.operators.aggregate.over_joins.slices import ResultRows, SlicedResults, slice_results
@@ -20,12 +21,15 @@ from penstock.operators.aggregate.partials.cell_sums import UncoveredRows, merge
 from penstock.operators.aggregate.per_window import answer_by_window
 from penstock.operators.aggregate.rows import answer_table, with_values
 from penstock.operators.aggregate.shape import measures_of
+from penstock.operators.base.answer import AnswerAt
+from penstock.operators.base.finality import final_inside
 from penstock.operators.base.row_order import sorted_rows
 from penstock.operators.base.table_answer import CellsOfLog, TableAnswer
 from penstock.operators.join.answer import JoinAt
 from penstock.operators.join.result_list import ChosenResults
 from penstock.operators.join.steps.results import EARLIEST, LATEST
 from penstock.sql.plan import AggregatePlan
+from penstock.sql.plan.output import schema_of
 from penstock.views.answer_store import AnswerStore
 
 
@@ -48,7 +52,43 @@ class JoinAggregateAt(TableAnswer):
     locked: Callable[[], AbstractContextManager[AnswerStore]]
     reads: bool = False
     scalars: tuple[TableAnswer, ...] = ()  # of subqueries over a stream of the join
+    reach_us: int | None = None  # how much older than a result its oldest tuple may be
     _answer: pa.Table | None = field(default=None)
+
+    @property
+    def final_to_us(self) -> int | None:
+        marks = [mark for mark in self.join.watermarks if mark is not None]
+        watermark_us = min(marks) if len(marks) == len(self.join.inputs) else None
+        return final_inside(
+            self.join.windows.by_input[0], watermark_us, self.span[1] if self.span is not None else None
+        )
+
+    def final_rows(self) -> pa.Table:
+        return self._panes_ending(None, self._slides_from())
+
+    def rows_made_final(self, before: AnswerAt) -> pa.Table:
+        was = expect(JoinAggregateAt, before)
+        return self._panes_ending(was.final_to_us, was._slides_from())
+
+    def _slides_from(self) -> int:
+        """Before which time the window has cut panes. Results that have left it are not kept."""
+        return self.span[0] if self.span is not None and self._window.slides else -FOREVER
+
+    @property
+    def _window(self) -> TimeWindow:
+        return self.join.windows.by_input[0]
+
+    def _panes_ending(self, after: int | None, starts_from: int) -> pa.Table:
+        """The rows of final panes with tuples of a time or later alone, without those that ended up to `after`."""
+        until, panes, reach_us = self.final_to_us, self.top.panes, self.reach_us
+        found = None
+        if until is not None and panes is not None and reach_us is not None and self.span is not None:
+            found = panes_ending(panes, after, until, max(starts_from, self.join.kept_from_us) + reach_us)
+        if found is None or self.span is None or reach_us is None:
+            return schema_of(self.top.outputs).empty_table()
+        low, high = range_of_panes(self._window, self.span, replace(found, first=found.first - reach_us))
+        part = replace(self, span=(low, high), now_us=max(self.now_us or 0, found.last), _answer=None)
+        return sorted_rows(part._over(None, with_panes(self.top, found)), self.top.sorted)
 
     @property
     def floors(self) -> tuple[int, ...]:

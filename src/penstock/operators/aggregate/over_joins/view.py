@@ -7,17 +7,20 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 
 from penstock.catalog.model import QueryDefinition
+from penstock.catalog.state import CatalogState
 from penstock.errors import expect
 from penstock.expr.expression import Column, walk
 from penstock.expr.windows import FOREVER, AnyWindow, JoinWindows, TimeWindow
+from penstock.operators.aggregate.final_panes import final_panes
 from penstock.operators.aggregate.over_joins.answer import JoinAggregateAt
 from penstock.operators.aggregate.view import hold_scalars
 from penstock.operators.base.answer import AnswerAt
+from penstock.operators.base.finality import Classification, FinalRows
 from penstock.operators.base.log_access import LogAccess
 from penstock.operators.base.view import AnswerOwner
 from penstock.operators.join.answer import JoinAt
-from penstock.operators.join.view import JoinView, join_at
-from penstock.sql.plan import Output, Plan, QueryAggregatePlan
+from penstock.operators.join.view import JoinView, join_at, join_bound
+from penstock.sql.plan import JoinAggregatePlan, Output, Plan, QueryAggregatePlan
 from penstock.views.answer_store import AnswerStore
 from penstock.views.feed import Mark
 from penstock.views.query_state import NEVER
@@ -54,11 +57,32 @@ class JoinAggregateView(JoinView):
         assert top is not None
         join = join_at(views, found, windows)
         scalars = hold_scalars(views, found, join.now_us, windows.by_input[0], log)
-        span, now_us = join.span(), join.now_us
-        return JoinAggregateAt(mark.cycle, query.id, query.name, now_us, join, top, span, views.locked, scalars=scalars)
+        whole = expect(JoinAggregatePlan, found.state.whole)
+        return JoinAggregateAt(
+            mark.cycle,
+            query.id,
+            query.name,
+            join.now_us,
+            join,
+            top,
+            join.span(),
+            views.locked,
+            scalars=scalars,
+            reach_us=whole.reach_us,
+        )
 
     def memory(self, store: AnswerStore, query_id: int) -> int:
         return super().memory(store, query_id) + store.slices.memory_of(query_id)
+
+    def classify(self, plan: Plan, state: CatalogState) -> Classification:
+        whole = expect(JoinAggregatePlan, plan)
+        join, reach_us = whole.join, whole.reach_us
+        tables = [each.table_id for each in join.inputs]
+        if join.missing != "inner" or reach_us is None:
+            final = FinalRows("never", "a row of the join below may come or go at any later time")
+        else:
+            final = final_panes(whole.top, join.inputs[0].window, tables, reach_us, state)
+        return Classification(final, join_bound(join, state))
 
     def runs(self, plan: Plan) -> str:
         return f"{super().runs(plan)}, then slices"

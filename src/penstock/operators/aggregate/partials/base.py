@@ -79,6 +79,11 @@ class Mergeable(ABC):
         """How many values it keeps one by one: 0 where a cell is as large as any other."""
         return 0
 
+    @property
+    def keeps_values(self) -> bool:
+        """Whether a cell grows with the values that it has seen."""
+        return type(self).kept is not Mergeable.kept
+
 
 class Accumulator(Mergeable):
     """A mergeable state that also takes rows, in any order."""

@@ -16,6 +16,8 @@ from penstock.operators.aggregate.partials.extremes import Extremes, OrderedExtr
 from penstock.operators.aggregate.partials.samples import PREFIX as SAMPLE
 from penstock.operators.aggregate.partials.samples import make_sample
 from penstock.operators.aggregate.partials.sums import Count, DecimalTotal, Moments, Pairs, Total
+from penstock.operators.aggregate.partials.top_rows import PREFIX as TOP_ROWS
+from penstock.operators.aggregate.partials.top_rows import make_top_rows
 from penstock.operators.aggregate.partials.user_states import PREFIX as USER
 from penstock.operators.aggregate.partials.user_states import make_user_states
 from penstock.operators.aggregate.partials.value_lists import Distinct, Percentile, SymbolLists, TimeWeighted
@@ -31,6 +33,8 @@ _BY_NAME = {partial.name: partial for partial in PARTIALS}
 
 def partial_for(function: str, types: tuple[Type, ...]) -> str | None:
     """The name of the partial that covers a function of arguments of these types; None where none does."""
+    if function.startswith(TOP_ROWS):
+        return function
     exact = next((partial.name for partial in PARTIALS if partial.takes(function, types)), None)
     return exact or approximate_for(function, types)
 
@@ -40,6 +44,8 @@ def make_partial(name: str, types: tuple[Type, ...]) -> Partial:
         return make_within(name, types)
     if name.startswith(SAMPLE):
         return make_sample(name, types)
+    if name.startswith(TOP_ROWS):
+        return make_top_rows(name, types)
     if name.startswith(USER):
         return make_user_states(name, types)
     return _BY_NAME[name](types) if name in _BY_NAME else make_approximate(name, types)

@@ -150,8 +150,8 @@ class Pairs(DoubleSums):
             spread = np.maximum(_about_means(state, "x", "x"), 0.0) * np.maximum(_about_means(state, "y", "y"), 0.0)
             with np.errstate(invalid="ignore", divide="ignore"):
                 values = together / np.sqrt(spread)
-            # Where one of them does not vary there is no correlation.
-            return pa.array(np.clip(values, -1.0, 1.0), mask=(count < 1) | (spread == 0), from_pandas=False)
+            # Of one row, or where one of them does not vary, there is no correlation.
+            return pa.array(np.clip(values, -1.0, 1.0), mask=(count < 2) | (spread == 0), from_pandas=False)
         least = 2 if function == "covar_samp" else 1
         return pa.array(together / np.maximum(count - (least - 1), 1), mask=count < least, from_pandas=False)
 

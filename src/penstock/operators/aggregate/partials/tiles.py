@@ -189,11 +189,15 @@ class CellTile:
 
 
 class LevelTile(NamedTuple):
-    """A tile, when it begins, and how many slots a tile of its level may have."""
+    """A tile, when it begins, and how many slots a tile of its level may have; 0: it has finer cells of a wide slot."""
 
     start: int
     slots: int
     tile: CellTile
+
+    @property
+    def is_refined(self) -> bool:
+        return not self.slots
 
 
 def _spread(column: Numbers, count: int) -> Numbers:
@@ -501,9 +505,29 @@ class TileStore:
         return [*self._tiles(), *self._recent]
 
     @property
+    def apart(self) -> int:
+        """How many cells are in no tile yet."""
+        return sum(map(len, self._recent))
+
+    @property
+    def apart_bytes(self) -> int:
+        return sum(bytes_of(cells, self.partial) for cells in self._recent)
+
+    @property
     def nbytes(self) -> int:
-        recent = sum(bytes_of(cells, self.partial) for cells in self._recent)
-        return recent + self._refined.nbytes + sum(level.index.nbytes for level in self._levels.values())
+        return self.apart_bytes + self._refined.nbytes + sum(level.index.nbytes for level in self._levels.values())
+
+    @property
+    def refined_bytes(self) -> int:
+        """Those of finer cells of wide slots."""
+        return self._refined.nbytes
+
+    @property
+    def span_us(self) -> int:
+        """From the first slot to the last."""
+        starts = [level.index.slots for level in self._levels.values()] + [cells.starts for cells in self._recent]
+        ends = [level.index.slots + width for width, level in self._levels.items()] + [c.ends for c in self._recent]
+        return int(max(each.max() for each in ends) - min(each.min() for each in starts)) if ends else 0
 
     @property
     def kept(self) -> int:

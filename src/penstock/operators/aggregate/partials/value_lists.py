@@ -279,5 +279,4 @@ def time_weighted(readings: Numbers, end: float) -> float:
     if total == 0:
         return float(values[-1])
     stood = spans > 0
-    weights = values[stood] * spans[stood]
-    return (math.fsum(weights) if np.isfinite(weights).all() else float(weights.sum())) / total
+    return float(_exact_sum((values[stood] * spans[stood]).tolist())) / total

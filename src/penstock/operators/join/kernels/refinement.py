@@ -20,9 +20,10 @@ import pyarrow as pa
 from penstock.expr.bits import Words, lowest_bit, words_for
 from penstock.expr.evaluate import Columns, Functions, evaluate
 from penstock.expr.expression import Call, Column, Expr, Literal
-from penstock.expr.factors import Masks, Selections
+from penstock.expr.factors import Selections
 from penstock.expr.kernel import kernel
 from penstock.expr.normal_form import ALWAYS, normal_form
+from penstock.expr.slots import Masks
 from penstock.operators.join.kernels.combinations import Combinations
 from penstock.operators.join.kernels.keys import Ints
 from penstock.operators.join.kernels.scan import as_doubles

@@ -13,7 +13,8 @@ from typing import Protocol
 
 import numpy as np
 
-from penstock.expr.evaluate import Functions, evaluate_mask
+from penstock.expr.conditions import cheap_and_costly, decide, true_rows
+from penstock.expr.evaluate import Functions
 from penstock.expr.expression import Expr, columns_of
 from penstock.operators.join.kernels.combinations import Combinations, blocks, concat
 from penstock.operators.join.kernels.keys import Ints
@@ -98,6 +99,7 @@ class _Turn:
         self._functions = functions
         self._programs = programs
         self._selectivity = selectivity_of(join)
+        self._raised: set[Expr] = set()
         names = {f"{alias}.": i for i, alias in enumerate(join.aliases)}
         # A condition that names no column is decided like one that names them all.
         everything = set(range(len(join.aliases)))
@@ -111,6 +113,9 @@ class _Turn:
         if len(made) == 0:
             return
         if len(bound) == len(self._rows):
+            for condition in self._raised:
+                # Of those that raised none may be left: the others are true here.
+                true_rows(condition, made.evaluable(self._join.aliases), len(made), self._functions)
             yield made
             return
         stream = self._next(bound)
@@ -176,9 +181,9 @@ class _Turn:
             yield self._rows[stream].fresh
 
     def _due(self, bound: tuple[int, ...], stream: int) -> tuple[Expr, ...]:
-        """The conditions that can be decided with one more stream and could not before."""
-        known = {*bound, stream}
-        return tuple(c for c, needs in self._needs if stream in needs and needs <= known)
+        """The conditions that can be decided with one more stream and could not before; with the second one those of the first, too."""
+        known, first = {*bound, stream}, len(bound) == 1
+        return tuple(c for c, needs in self._needs if needs <= known and (first or stream in needs))
 
     def _partners(
         self,
@@ -248,10 +253,13 @@ class _Turn:
                 yield left, right
 
     def _refine(self, found: Combinations, conditions: tuple[Expr, ...]) -> Combinations:
-        """Keep what satisfies the conditions."""
-        for condition in conditions:
+        """Keep what satisfies the conditions, and that for which one raised: a later condition may be false for it."""
+        cheap, costly = cheap_and_costly(conditions)
+        for condition in (*cheap, costly):
             columns = found.evaluable(self._join.aliases)
-            mask = evaluate_mask(condition, columns, len(found), self._functions)
+            mask, failure = decide(condition, columns, len(found), self._functions)
+            if failure is not None and condition is not None:
+                self._raised.add(condition)
             if not mask.all():
                 found = found.take(np.flatnonzero(mask))
             if len(found) == 0:

@@ -14,6 +14,7 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 
+from penstock.expr.conditions import cheap_and_costly, true_rows
 from penstock.expr.evaluate import Functions, evaluate, evaluate_mask
 from penstock.expr.expression import Expr
 from penstock.expr.kernel import kernel
@@ -112,10 +113,11 @@ def with_table(
         return
     left, right = pick_alive(table.versions.births, begin, journal, counts)
     found = _joined(made.take(left), table, table.versions.vids[right])
-    for condition in table.conditions:
+    cheap, costly = cheap_and_costly(table.conditions)
+    for condition in (*cheap, costly):
         if len(left) == 0:
             break
-        mask = evaluate_mask(condition, found.evaluable(aliases), len(left), functions)
+        mask = true_rows(condition, found.evaluable(aliases), len(left), functions)
         if not mask.all():
             kept = np.flatnonzero(mask)
             found, left = found.take(kept), left[kept]

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from penstock.expr.evaluate import Functions, evaluate_mask
+from penstock.expr.conditions import cheap_and_costly, true_rows
+from penstock.expr.evaluate import Functions
 from penstock.operators.join.kernels.bounds import Bounds
 from penstock.operators.join.kernels.combinations import Combinations, blocks
 from penstock.operators.join.kernels.runs import Run
@@ -45,10 +46,10 @@ def gathered_step(
             for name, column in bag.columns.items()
         },
     )
-    rest = [c for c in join.conditions if c not in compiled]
+    cheap, costly = cheap_and_costly([c for c in join.conditions if c not in compiled])
     for block in blocks(whole, BLOCK):
-        for condition in rest:
-            mask = evaluate_mask(condition, block.evaluable(join.aliases), len(block), functions)
+        for condition in (*cheap, costly):
+            mask = true_rows(condition, block.evaluable(join.aliases), len(block), functions)
             block = block.take(np.flatnonzero(mask))
         if len(block):
             yield block

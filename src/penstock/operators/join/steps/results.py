@@ -51,7 +51,7 @@ def result_table(join: PreparedJoin, found: Combinations, functions: Functions) 
             arrays.append(pa.array(found.pos[len(join.streams) + place]))
     if join.computed:
         columns = found.evaluable(join.join.aliases)
-        calls: Calls = {}  # fields of one call need it once
+        calls = Calls()  # fields of one call need it once
         arrays += [evaluate(o.expr, columns, len(found), functions, calls) for o in join.computed]
         names += [o.name for o in join.computed]
     return pa.table(arrays, names)

@@ -13,7 +13,8 @@ from penstock.cache import Cache
 from penstock.catalog.model import TIME_COLUMN, VERSION_COLUMN
 from penstock.cycle.definitions import Definitions
 from penstock.cycle.log_batch import flat_columns, missing_rows, slice_schema, stream_fields
-from penstock.expr.evaluate import evaluate, evaluate_mask, evaluate_static_of
+from penstock.expr.conditions import true_rows
+from penstock.expr.evaluate import evaluate, evaluate_static_of
 from penstock.operators.join.kernels.choice import OURS
 from penstock.operators.join.kernels.keys import Bools, Ints, hot_keys, key_numbers, part_of, shared_out
 from penstock.operators.join.kernels.runs import NO_KEY, Run, build_run, cut_below
@@ -64,7 +65,7 @@ class SliceReader:
         columns = flat_columns(table, wanted, rows, vids, static)
         functions = self.definitions.functions()
         count = len(pos)
-        keep_rows = evaluate_mask(stream.stream_predicate, columns, count, functions)
+        keep_rows = true_rows(stream.stream_predicate, columns, count, functions, stream.table_id)
         key = None
         if stream.keys:
             key, has_key = key_numbers([evaluate(k, columns, count, functions) for k in stream.keys])

@@ -146,7 +146,7 @@ class JoinTask:
         for number, packed in results.packed():
             for kind, count, payload in packed:
                 yield number, kind, count, unit.generation, payload
-            said = {**described, "results": given_to[number]}
+            said = {**described, "unit": min(shared.numbers), "results": given_to[number]}
             yield number, "join_info", 0, unit.part, orjson.dumps(said)
         for number, failure in results.failed.items():
             yield number, "error", 0, 0, told(failure)
@@ -173,7 +173,7 @@ class JoinTask:
             yield query_id, kind, count, unit.generation, payload
         if join.keyed or unit.part == 0:
             self._publish(join, rows)
-        described = {**self._described(choice, rows, began), "results": total}
+        described = {**self._described(choice, rows, began), "unit": query_id, "results": total}
         if equal:
             described |= {"shared_with": equal, "combinations": total}
         yield query_id, "join_info", 0, unit.part, orjson.dumps(described)

@@ -62,12 +62,11 @@ def join_plans(state: CatalogState) -> dict[int, JoinPlan]:
         if has_join(definition.stored_plan) and not definition.paused:
             before = _PLANS.get(query_id)
             if before is None or (before[0] is not definition and before[0] != definition):
-                plan = plan_from_json(definition.plan).window_join
-                assert plan is not None
-                before = (definition, plan)
-            _PLANS[query_id] = (definition, before[1])
-            if before[1].tables_read <= state.tables_by_id.keys():
-                found[query_id] = before[1]
+                before = (definition, plan_from_json(definition.plan).window_join)
+            plan = before[1]
+            _PLANS[query_id] = (definition, plan)
+            if plan is not None and plan.tables_read <= state.tables_by_id.keys():
+                found[query_id] = plan
     for gone in _PLANS.keys() - queries.keys():
         del _PLANS[gone]
     _KNOWN.put(id(queries), (queries, found))
@@ -76,7 +75,7 @@ def join_plans(state: CatalogState) -> dict[int, JoinPlan]:
 
 # The planner and the tasks may run in one process, each with a state of its own.
 _KNOWN: Cache[int, tuple[dict[int, QueryDefinition], dict[int, JoinPlan]]] = Cache(most=4)
-_PLANS: dict[int, tuple[QueryDefinition, JoinPlan]] = {}
+_PLANS: dict[int, tuple[QueryDefinition, JoinPlan | None]] = {}  # None: its branches run the joins
 
 
 def tables_of(plan: JoinPlan) -> tuple[int, ...]:

@@ -37,7 +37,7 @@ _COMPARISONS: dict[type[exp.Expr], tuple[str, str]] = {
     exp.LTE: ("le", "ge"),
 }
 _INNER: dict[type[exp.Expr], str] = {exp.Avg: "avg", exp.Min: "min", exp.Max: "max"}
-_CLAUSES = ("group", "having", "distinct", "order", "limit", "offset", "windows")
+_CLAUSES = ("group", "having", "qualify", "distinct", "order", "limit", "offset", "windows")
 _BITS = {INT: "32", BIGINT: "64", DOUBLE: ""}
 """What arithmetic on a type adds to the name of an edge."""
 _WIDER = {(INT, DOUBLE), (INT, BIGINT), (BIGINT, DOUBLE)}
@@ -339,6 +339,8 @@ class _Picked(AggregateCalls):
         window: Window,
     ) -> None:
         super().__init__(query, edges)
+        if self.session_us:
+            raise NotCovered("a correlated aggregate with SESSION runs as Spark SQL, exactly")
         if self.panes is not None and self.panes.width % self.panes.step and not correlation.per_window:
             # No choice of its panes has every row once, which the inner aggregate needs.
             raise NotCovered(

@@ -78,6 +78,8 @@ def plan_of_results(bound: BoundQuery, query: exp.Select, ordered: bool) -> Aggr
     top = plan_of_rows(bound, query, AggregateCalls(query, edges))
     if top.own_windows and top.panes is not None:
         raise NotCovered("an aggregate with a window of its own beside TUMBLE or SLIDE runs as Spark SQL")
+    if top.session_us:
+        raise NotCovered("SESSION over a join runs as Spark SQL")
     for call in top.aggregates:
         out_of_order = call.function in _ORDERED and not ordered
         if out_of_order or call.function == "twa" or isinstance(call.parameter, tuple) or call.options or call.code:

@@ -109,6 +109,9 @@ def _settle(context: SelectContext, node: exp.Expr) -> None:
     if context.scope.latch is not None:
         hint = "without LATCH it runs over a window"
         context.fail(node, error("not_supported", feature=f"{words} with LATCH", hint=hint))
+    if context.scope.panes is not None and context.scope.panes.session_us:
+        hint = "with TUMBLE or SLIDE it runs"
+        context.fail(node, error("not_supported", feature=f"{words} with SESSION", hint=hint))
     if function.takes != "numbers":
         return
     window = next((s.window for s in context.sources if s.is_stream and s.window is not None), EVERYTHING)

@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from penstock.catalog.model import TIME_COLUMN
 from penstock.catalog.state import CatalogState
-from penstock.expr.expression import Call, Column, Expr, Literal, calls_user, substituted
+from penstock.expr.expression import Call, Column, Expr, Literal, calls_user, substituted, walk
 from penstock.expr.windows import EVERYTHING, FOREVER, RowsWindow, TimeWindow, Window
 from penstock.operators.aggregate.partials.cell_sums import Panes
 from penstock.operators.aggregate.partials.registry import approximate_for, partial_for
@@ -34,11 +34,13 @@ from penstock.sql.plan import (
     key_name,
     scalar_name,
 )
+from penstock.sql.plan.window_calls import WindowCall, parts_of
 from penstock.sql.planning.aggregate.mining import by_of, mining_call
 from penstock.sql.planning.aggregate.windows import UNREGISTERED, last
 from penstock.sql.planning.relations import all_of
 from penstock.sql.planning.row_order import refuse_distinct, sorting_of
 from penstock.sql.planning.selection import one_stream, predicates, read_columns, read_selection
+from penstock.sql.planning.window_functions import WindowCalls
 from penstock.sql.scope import PaneEdges
 from penstock.sql.values import DURATION, constant, external, type_of
 from penstock.types import BIGINT, BOOLEAN, DOUBLE, TIMESTAMP, Type
@@ -133,21 +135,29 @@ def with_landmarks(plan: AggregatePlan, condition: exp.Expr) -> AggregatePlan:
 def plan_of_rows(bound: BoundQuery, query: exp.Select, taken: AggregateCalls) -> AggregatePlan:
     """What a SELECT asks of its rows, whatever these are: its table and window say nothing yet."""
     if query.args.get("windows"):
-        raise NotCovered("a window function over aggregates runs as Spark SQL")
+        raise NotCovered("a named window over aggregates runs as Spark SQL")
     refuse_distinct(query)
     having = query.args.get("having")
+    outputs = tuple(
+        Output(field.name, field.type, taken.output(place, item.this))
+        for place, (field, item) in enumerate(zip(bound.fields, query.expressions, strict=True))
+    )
+    having = taken.lower(having.this) if having is not None else None
+    qualify = query.args.get("qualify")
+    qualify = taken.lower(qualify.this) if qualify is not None else None
+    order = sorting_of(bound, taken.lower)
     return AggregatePlan(
         table_id=0,
-        outputs=tuple(
-            Output(field.name, field.type, taken.output(place, item.this))
-            for place, (field, item) in enumerate(zip(bound.fields, query.expressions, strict=True))
-        ),
-        having=taken.lower(having.this) if having is not None else None,
-        sorted=sorting_of(bound, taken.lower),
+        outputs=outputs,
+        having=having,
+        over=taken.all_windows(),
+        qualify=qualify,
+        sorted=order,
         keys=taken.lowered_keys(),
-        aggregates=tuple(taken.aggregates) or (AggregateCall("count", (), BIGINT),),
+        aggregates=taken.all_calls(),
         window=EVERYTHING,
         panes=taken.panes,
+        session_us=taken.session_us,
         own_windows=tuple(taken.own_windows) if any(taken.own_windows) else (),
         unnest=taken.unnest,
         by=taken.by,
@@ -165,7 +175,8 @@ def without_functions(
         *(o.expr for o in plan.outputs),
     ]
     found += [o.expr for o in plan.sorted.hidden] if plan.sorted is not None else []
-    found += [e for e in (plan.static_predicate, plan.stream_predicate, plan.having) if e is not None]
+    found += [e for e in (plan.static_predicate, plan.stream_predicate, plan.having, plan.qualify) if e is not None]
+    found += parts_of(plan.over)
     if any(calls_user(e) for e in found):
         raise NotCovered(reason)
     return plan
@@ -179,8 +190,10 @@ class AggregateCalls:
         self.own_windows: list[int | None] = []
         self.keys: list[exp.Expr] = []
         self.by: tuple[Expr, ...] = ()
+        self.windows = WindowCalls(self.lower)
         self.unnest: Expr | None = None  # the array whose elements rows come for
         self._edges = edges
+        self.session_us = 0 if edges is None else edges.session_us
         fixed = edges is not None and edges.landmark is None
         self.panes = Panes(edges.width_us, edges.step_us) if edges is not None and fixed else None
         group = query.args.get("group")
@@ -189,7 +202,7 @@ class AggregateCalls:
         nested = (exp.Rollup, exp.Cube, exp.GroupingSets, exp.Tuple)
         if any(group.args.get(key) for key in ("rollup", "cube", "grouping_sets")) or group.find(*nested):
             raise NotCovered("grouping sets run as Spark SQL")
-        self.keys = [key for key in group.expressions if edges is None or key != edges.start]
+        self.keys = [key for key in group.expressions if edges is None or key != edges.key]
         if len(group.expressions) - len(self.keys) != (edges is not None):
             raise NotCovered("two windows in GROUP BY run as Spark SQL")
 
@@ -199,8 +212,29 @@ class AggregateCalls:
             raise NotCovered("GROUP BY an array or a struct runs as Spark SQL")
         return keys
 
+    def all_calls(self) -> tuple[AggregateCall, ...]:
+        """At least one. The last one of sessions tells when the readings of a piece were."""
+        if self._edges is None or not self.session_us:
+            return tuple(self.aggregates) or (AggregateCall("count", (), BIGINT),)
+        if any(isinstance(call.parameter, tuple) or call.options for call in self.aggregates):
+            raise NotCovered("approximate aggregates and functions of series per session are not there")
+        return (*self.aggregates, AggregateCall("min", (lower(self._edges.key.expressions[0]),), TIMESTAMP))
+
+    def all_windows(self) -> tuple[WindowCall, ...]:
+        """The window functions over the rows of the answer."""
+        if self.windows.calls and self.unnest is not None:
+            raise NotCovered("a window function beside UNNEST runs as Spark SQL")
+        if any(
+            node.name.startswith("scalar.")
+            for e in parts_of(self.windows.calls)
+            for node in walk(e)
+            if isinstance(node, Column)
+        ):
+            raise NotCovered("a subquery inside a window function runs as Spark SQL")
+        return tuple(self.windows.calls)
+
     def lower(self, node: exp.Expr) -> Expr:
-        """The expression over keys and aggregates."""
+        """The expression over keys, aggregates and window functions."""
         return lower(node.copy().transform(self._replaced, copy=False))
 
     def output(self, place: int, node: exp.Expr) -> Expr:
@@ -221,7 +255,7 @@ class AggregateCalls:
         if isinstance(node, exp.Subquery) and SCALAR in node.meta:
             return output_column(scalar_name(node.meta[SCALAR]), external(type_of(node)))
         if isinstance(node, exp.Window):
-            raise NotCovered("a window function runs as Spark SQL")
+            return self.windows.replaced(node)
         if isinstance(node, Unnested):
             self.unnest = self.lower(node.this)
             return output_column(UNNESTED, external(type_of(node)))
@@ -263,8 +297,8 @@ def _aggregate(node: exp.Expr) -> AggregateCall:
     if isinstance(node, exp.WithinGroup):
         return _in_order(node)
     if "code" in node.meta:
-        values = tuple(lower(each) for each in node.expressions)
-        return AggregateCall(node.name, values, external(type_of(node)), code=node.meta["code"])
+        given_values = tuple(lower(each) for each in node.expressions)
+        return AggregateCall(node.name, given_values, external(type_of(node)), code=node.meta["code"])
     words = node.name if isinstance(node, exp.Anonymous) or not isinstance(node, exp.Func) else node.sql_name()
     words = words.upper()
     if words in ("PERCENTILE", "MEDIAN"):

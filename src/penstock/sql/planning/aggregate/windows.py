@@ -43,7 +43,7 @@ def _refusal(bound: BoundQuery, context: SelectContext, standing: bool) -> Penst
         hint = "write SELECT stock, MAX(price) FROM trades GROUP BY stock, LATCH"
         return error("syntax_error", detail="LATCH needs an aggregate", hint=hint)
     if context.scope.panes is not None:
-        detail = "TUMBLE, SLIDE and LANDMARK end, LATCH does not"
+        detail = "TUMBLE, SLIDE, SESSION and LANDMARK end, LATCH does not"
         return error("invalid_window", detail=detail, hint="leave one of them out")
     window = context.windows.everywhere
     if not isinstance(window, TimeWindow) or window.slides:

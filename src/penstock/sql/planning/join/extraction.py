@@ -123,7 +123,7 @@ def _replace_from(bound: BoundQuery, around: SelectContext, plan: JoinPlan, rest
     collected.contexts = [c for c in collected.contexts if c not in taken]
     columns = {id(column): column for column in _asked_on_top(bound, around, rest)}
     panes = around.scope.panes
-    for edge in (panes.start, panes.end) if panes is not None else ():
+    for edge in (panes.start, panes.end, panes.key) if panes is not None else ():
         columns |= {id(column): column for column in edge.find_all(exp.Column)}
     node = exp.Table(this=quoted(CORE))
     core = BoundSource(CORE, "core", tuple(SourceColumn(o.name, o.type) for o in plan.outputs), node)

@@ -14,12 +14,12 @@ from sqlglot import exp
 from penstock.errors import error
 from penstock.expr.expression import Call, Column, Expr, calls_user, with_columns
 from penstock.expr.windows import TimeWindow
-from penstock.operators.join.kernels.bounds import MOST_STREAMS
+from penstock.operators.join.kernels.bounds import MOST_STREAMS, close
 from penstock.sql.binding.context import BoundQuery, SelectContext, WindowGraph
 from penstock.sql.bound_trees import conjuncts, sources_in
 from penstock.sql.join_hints import refusal
 from penstock.sql.kernel_expressions import NotCovered, lower
-from penstock.sql.nodes import is_between_streams
+from penstock.sql.nodes import is_between_streams, is_either_way
 from penstock.sql.plan import JoinInput, JoinPlan, JoinTable, Output
 from penstock.sql.planning.join.keys import Equality, EqualitySide, equal_classes, in_class, never_null, usable
 from penstock.sql.planning.join.tables import (
@@ -31,19 +31,32 @@ from penstock.sql.planning.join.tables import (
     left_tables,
     qualified,
 )
-from penstock.sql.planning.relations import by_decider, refuse_clauses
+from penstock.sql.planning.relations import all_of, by_decider, refuse_clauses
 from penstock.sql.scope import BoundSource
 from penstock.types import BOOLEAN, Type
 
-Missing = Literal["inner", "left", "anti"]
+Missing = Literal["inner", "left", "full", "anti"]
 
 
 def is_window_join(bound: BoundQuery) -> bool:
     return any(context.graph is not None for context in bound.collected.contexts)
 
 
-def join_plan(bound: BoundQuery) -> JoinPlan:
-    """The question as one join step, or NotCovered with the reason."""
+def has_join_branches(bound: BoundQuery) -> bool:
+    """Whether the question is one of several joins together: with BOTH WAYS, or a FULL JOIN within a window."""
+    top = bound.collected.contexts[0]
+    if top.graph is None or top.aggregated or not isinstance(bound.query, exp.Select):
+        return False
+    return bool(top.graph.ways) or all(stream.nullable for stream in top.graph.streams)
+
+
+def join_branches(bound: BoundQuery) -> tuple[JoinPlan, ...]:
+    """The joins of such a question, or NotCovered with the reason."""
+    return (join_plan(bound, 0), join_plan(bound, 1))
+
+
+def join_plan(bound: BoundQuery, branch: int | None = None) -> JoinPlan:
+    """The question as one join step, or NotCovered with the reason. `branch`: one of several joins."""
     query, (top, *subqueries) = bound.query, bound.collected.contexts
     if isinstance(query, exp.SetOperation):
         raise NotCovered(f"{type(query).__name__.upper()} runs as Spark SQL")
@@ -51,21 +64,30 @@ def join_plan(bound: BoundQuery) -> JoinPlan:
         raise NotCovered("a question in parentheses runs as Spark SQL")
     refuse_clauses(top)
     outputs = [(f.name, f.type, item.this) for f, item in zip(bound.fields, query.expressions, strict=True)]
-    return plan_of_from(top, subqueries, outputs)
+    return plan_of_from(top, subqueries, outputs, branch)
 
 
 def plan_of_from(
-    top: SelectContext, subqueries: Sequence[SelectContext], columns: Sequence[tuple[str, Type, exp.Expr]]
+    top: SelectContext,
+    subqueries: Sequence[SelectContext],
+    columns: Sequence[tuple[str, Type, exp.Expr]],
+    branch: int | None = None,
 ) -> JoinPlan:
     """FROM, WHERE and WINDOW of one SELECT as a join step that answers these columns. `subqueries` are WHERE's."""
     question = _question(top, subqueries)
+    if branch is not None:
+        question = _branch_of(question, branch)
+    if question.missing == "full":
+        raise NotCovered("what stands on a FULL JOIN within a window runs as Spark SQL")
     if any(upper is None for row in question.graph.bounds.upper for upper in row):
         raise NotCovered("a join of streams that only BEGIN .. END connects runs as Spark SQL")
     outputs = tuple(Output(name, type_, qualified(node)) for name, type_, node in columns)
     if question.missing != "inner" and any(calls_user(o.expr) for o in outputs):
         # The step computes functions for combinations; rows without a partner are known later, where no function runs.
-        raise NotCovered("a function in the SELECT list of LEFT JOIN or NOT EXISTS runs as Spark SQL")
+        raise NotCovered("a function in the SELECT list of LEFT JOIN, FULL JOIN or NOT EXISTS runs as Spark SQL")
     inputs, conditions, tables = _split(question)
+    if not question.scanned:
+        inputs = [_unscanned(each) for each in inputs]
     plan = JoinPlan(
         inputs=tuple(inputs),
         bounds=question.graph.bounds.upper,
@@ -95,6 +117,7 @@ class _Question:
     own: list[exp.Expr] = field(default_factory=list)
     tables: list[BoundSource] = field(default_factory=list)
     asked: list[Asked] = field(default_factory=list)
+    scanned: bool = True  # whether conditions on static columns choose the sensors
 
 
 def _question(top: SelectContext, subqueries: Sequence[SelectContext]) -> _Question:
@@ -126,10 +149,30 @@ def _of_from(top: SelectContext, inner: Sequence[SelectContext], where: list[exp
     if tables or inner:
         name = f'"{tables[0].name}", which has no stream,' if tables else "a subquery"
         raise NotCovered(f"{name} beside an outer join of streams runs as Spark SQL")
+    if all(stream.nullable for stream in top.graph.streams):
+        if where:
+            raise NotCovered("WHERE beside a FULL JOIN of streams runs as Spark SQL")
+        return _Question(top.graph, "full", _on_conditions(top), scanned=False)
     if any(sources_in(condition) - {top.graph.streams[0]} for condition in where):
         raise NotCovered("a condition of WHERE on the right side of a LEFT JOIN runs as Spark SQL")
-    on = [c for join in top.select.args.get("joins") or [] for c in _conditions(join.args.get("on"))]
-    return _Question(top.graph, "left", on, where)
+    return _Question(top.graph, "left", _on_conditions(top), where)
+
+
+def _on_conditions(top: SelectContext) -> list[exp.Expr]:
+    return [c for join in top.select.args.get("joins") or [] for c in _conditions(join.args.get("on"))]
+
+
+def _branch_of(question: _Question, branch: int) -> _Question:
+    """One direction of BOTH WAYS; or of FULL JOIN the LEFT JOIN, then the rows of the right side without a partner."""
+    graph = question.graph
+    if question.missing != "full":
+        shared = [condition for condition in question.shared if not is_either_way(condition)]
+        return replace(question, graph=WindowGraph(graph.streams, graph.ways[branch]), shared=shared)
+    if branch == 0:
+        return replace(question, missing="left")
+    later, earlier = graph.bounds.upper[0][1], graph.bounds.upper[1][0]
+    turned = close(2, [(0, 1, None if later is None else -later, earlier)])
+    return replace(question, graph=WindowGraph(graph.streams[::-1], turned), missing="anti")
 
 
 def _of_not_exists(top: SelectContext, inner: SelectContext, where: list[exp.Expr]) -> _Question:
@@ -223,6 +266,12 @@ def _split(question: _Question) -> tuple[list[JoinInput], list[Expr], list[JoinT
         tables.append(join_table(source, conditions, known, use))
         known.add(source)
     return inputs, rest, tables
+
+
+def _unscanned(given: JoinInput) -> JoinInput:
+    """The same for all sensors: a condition on static columns is one on each reading."""
+    both = all_of([given.static_predicate, given.stream_predicate])
+    return replace(given, static_predicate=None, stream_predicate=both)
 
 
 def _input(source: BoundSource, conditions: list[Expr], keys: tuple[Expr, ...]) -> JoinInput:

@@ -1,0 +1,241 @@
+"""Queries of class low may stand behind the cycles: their answers are then exactly those of the cycle where they stand."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.cycle.late import Late, advance_late, late_from_json, late_pieces, waiting_rows
+from penstock.cycle.low_class import TARGET_S, MeasuredPace
+from penstock.errors import PenstockError
+from tests.support.pipe import Pipe
+
+WINDOWS = (
+    "BEGIN (NOW - 5 MILLISECONDS) END (NOW)",
+    "BEGIN (NOW - 1 HOUR) END (NOW)",
+    "BEGIN (START)",
+    "BEGIN (NOW - 9 MILLISECONDS) END (NOW - 3 MILLISECONDS)",
+)
+ODD = "CREATE FUNCTION odd(x DOUBLE) RETURNS BOOLEAN LANGUAGE python AS $$ x % 2 == 1 $$"
+
+
+class RandomPace:
+    """Lets the class read a random number of rows, or all of them."""
+
+    def __init__(self, seed: int) -> None:
+        self._chance = random.Random(seed)
+        self.behind = 0  # cycles in which it did not take part
+
+    def rows(self, new: int, low: int) -> int | None:
+        chosen = self._chance.choice((0, 0, 1, 2, 5, None))
+        self.behind += chosen is not None
+        return chosen
+
+    def begin_cycle(self, new: int, low: int) -> None:
+        pass
+
+    def end_cycle(self) -> None:
+        pass
+
+
+def begin(pipe: Pipe, pace: RandomPace) -> None:
+    pipe.engine._planner._pace = pace
+
+
+@pytest.fixture
+def pipe(tmp_path: Path) -> Iterator[Pipe]:
+    made = Pipe(tmp_path / "data")
+    yield made
+    made.db.stop()
+
+
+def rows_of(pipe: Pipe, name: str, cycle: int | None = None) -> list[tuple[object, ...]]:
+    table = pipe.db.standing.invoke(name, cycle).table
+    return sorted(tuple(row.values()) for row in table.to_pylist())
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_low_query_answers_what_its_twin_answered_at_the_cycle_that_the_reply_names(pipe: Pipe, seed: int) -> None:
+    chance, pace = random.Random(seed), RandomPace(seed)
+    pipe.probes(chance.choice(("", "WITH (time = 'valid', out_of_order = 'accept')")))
+    pipe.db.execute(ODD)
+    wheres = ("odd(value)", "value > 2", "place = 'north' AND value < 7", "odd(value) AND place = 'south'")
+    asked = [(where, window) for where in wheres for window in WINDOWS]
+    names: list[str] = []
+
+    def create() -> None:
+        where, window = asked[len(names) % len(asked)]
+        name = f"q{len(names)}"
+        text = f"AS SELECT id, value FROM probes WHERE {where} {window}"
+        pipe.db.execute(f"CREATE QUERY {name} WITH (priority = 'low') {text}")
+        pipe.db.execute(f"CREATE QUERY {name}_twin {text}")
+        names.append(name)
+
+    for _ in range(4):
+        create()
+    behind = 0
+    for _ in range(40):
+        begin(pipe, pace)
+        action = chance.random()
+        if action < 0.06:
+            create()
+        elif action < 0.09 and names:
+            name = names[chance.randrange(len(names))]
+            pipe.db.execute(f"ALTER QUERY {name} PAUSE; ALTER QUERY {name}_twin PAUSE")
+            pipe.engine.cycle()
+            pipe.db.execute(f"ALTER QUERY {name} RESUME; ALTER QUERY {name}_twin RESUME")
+        elif action < 0.13 and names:
+            name = names[chance.randrange(len(names))]
+            pipe.db.execute(f"ALTER QUERY {name} SET PRIORITY {chance.choice(('high', 'low', 'low'))}")
+        elif action < 0.17:
+            pipe.restart()
+            begin(pipe, pace)
+        elif action < 0.2:
+            pipe.db.standing.write_snapshot()
+        if chance.random() < 0.8:
+            values = [float(chance.randrange(10)) for _ in range(chance.randrange(1, 6))]
+            pipe.push(*values, sensor=chance.randint(1, 2))
+        pipe.engine.cycle()
+        late = pipe.db.standing.store.offset.late if pipe.db.standing.store.offset is not None else None
+        behind += late is not None
+        for name in names:
+            try:
+                found = pipe.db.standing.invoke(name)
+            except PenstockError as failure:  # it has just come, or fills
+                assert failure.condition in ("not_ready", "query_not_found"), failure
+                continue
+            assert found.cycle == pipe.db.standing.newest_cycle(name)
+            rows = sorted(tuple(row.values()) for row in found.table.to_pylist())
+            try:
+                expected = rows_of(pipe, f"{name}_twin", found.cycle)
+            except PenstockError as failure:  # it is resumed, and reads its history
+                assert failure.condition in ("not_ready", "cycle_gone"), failure
+                continue
+            assert rows == expected, name
+    assert behind > 5
+    pipe.engine.drain()
+    for name in names:
+        assert rows_of(pipe, name) == rows_of(pipe, f"{name}_twin")
+
+
+def test_without_a_priority_no_query_is_behind(pipe: Pipe) -> None:
+    pipe.probes()
+    pipe.db.execute("CREATE QUERY q AS SELECT value FROM probes BEGIN (NOW - 1 HOUR) END (NOW)")
+    pace = RandomPace(1)
+    begin(pipe, pace)
+    for value in range(20):
+        pipe.push(float(value))
+        record = pipe.engine.cycle()
+        assert record is not None and record.end.late is None
+    assert pace.behind == 0
+
+
+positions = st.dictionaries(st.integers(1, 3), st.integers(0, 50), min_size=1)
+
+
+@given(st.lists(st.tuples(positions, st.none() | st.integers(0, 30)), min_size=1, max_size=15))
+def test_the_class_reads_each_row_once_and_stands_only_at_the_ends_of_cycles(
+    cycles: list[tuple[dict[int, int], int | None]],
+) -> None:
+    ends: list[dict[int, int]] = [{1: 0, 2: 0, 3: 0}]
+    late: Late | None = None
+    read = {1: 0, 2: 0, 3: 0}
+    for new, rows in cycles:
+        start = ends[-1]
+        end = {table: start[table] + new.get(table, 0) for table in start}
+        after = advance_late(start, late, rows)
+        pieces = late_pieces(start, late, after)
+        for table, first, last in pieces:
+            assert read[table] == first < last <= start[table]
+            read[table] = last
+        assert rows is None or sum(last - first for _, first, last in pieces) <= rows
+        if after is None:
+            assert read == start
+            read = dict(end)
+        else:
+            assert late_from_json(after.to_json()) == after
+            assert {**read, **after.read} == read
+            ended = [*ends, end]
+            stands, goal = ended[len(ends) - after.behind], ended[len(ends) - after.goal_behind]
+            assert goal == {**goal, **after.goal}
+            assert all(stands[t] <= read[t] <= goal[t] for t in read)
+            assert waiting_rows(end, after) == sum(end[t] - read[t] for t in read)
+        ends.append(end)
+        late = after
+
+
+def test_the_pace_keeps_cycles_short_and_starves_no_class() -> None:
+    now_s = 0.0
+    pace = MeasuredPace(lambda: now_s)
+
+    def run(new: int, low: int) -> tuple[int | None, float]:
+        """A cycle of rows that cost 1 us, and 100 us more each in the class low."""
+        nonlocal now_s
+        rows = pace.rows(new, low)
+        met = low if rows is None else min(rows, low)
+        pace.begin_cycle(new, met)
+        took = new * 1e-6 + met * 1e-4
+        now_s += took
+        pace.end_cycle()
+        return rows, took
+
+    assert run(20_000, 20_000)[1] > 2  # nothing is known yet
+    waiting, longest, read = 0, 0.0, 0
+    for _ in range(50):
+        rows, took = run(10_000, waiting + 10_000)
+        assert rows is None or rows >= 1
+        read += waiting + 10_000 if rows is None else rows
+        waiting = 0 if rows is None else waiting + 10_000 - rows
+        longest = max(longest, took)
+    assert longest < 1.5 * TARGET_S and read > 50 * 400
+    for _ in range(20):
+        rows, _ = run(100, 100)
+    assert rows is None  # with few rows it takes part again
+
+
+def test_a_heavy_query_of_class_low_delays_an_alarm_by_at_most_one_cycle(pipe: Pipe) -> None:
+    """A row costs a microsecond, and a millisecond more where the heavy query reads it. Time is that of this sum."""
+    now_s = 0.0
+    pipe.probes()
+    pipe.db.execute(ODD)
+    heavy, window = "SELECT value FROM probes WHERE odd(value)", WINDOWS[1]
+    pipe.db.execute(f"CREATE QUERY heavy WITH (priority = 'low') AS {heavy} {window}")
+    pipe.db.execute(f"CREATE QUERY twin AS {heavy} {window}")
+    pipe.db.execute(
+        f"CREATE QUERY alarm WITH (priority = 'high') AS SELECT value FROM probes WHERE value > 1000 {window}"
+    )
+    pipe.engine.drain()
+    pipe.engine._planner._pace = MeasuredPace(lambda: now_s)
+    took: list[float] = []
+    reached: list[int] = []
+    for number in range(30):
+        pipe.push(*(float(n) for n in range(1_500)), 2_000.0 + number)
+        record = pipe.engine.cycle()
+        assert record is not None
+        start, end = record.start, record.end
+        new = sum(end.data.values()) - sum(start.data.values())
+        low = sum(last - first for _, first, last in late_pieces(start.data, start.late, end.late))
+        low += new if end.late is None else 0
+        took.append(new * 1e-6 + low * 1e-3)
+        now_s += took[-1]
+        assert rows_of(pipe, "alarm")[-1] == (2_000.0 + number,)  # in the cycle of its reading
+        found = pipe.db.standing.invoke("heavy")
+        reached.append(found.cycle)
+        assert sorted(found.table["value"].to_pylist()) == [value for (value,) in rows_of(pipe, "twin", found.cycle)]
+        facts = pipe.db.query("heavy")
+        assert (facts["state"] == "LAGGING") == (end.late is not None) == bool(found.notices)
+    assert sum(seconds > 1.5 * TARGET_S for seconds in took) == 1  # the first: nothing was known of it
+    assert reached[-1] > reached[5] and record.cycle > reached[-1]  # behind, and never still
+    subscribed = pipe.db.subscribe("heavy")
+    assert subscribed.next(0.0) is not None and subscribed.cycle == reached[-1]
+    while pipe.db.query("heavy")["state"] == "LAGGING":
+        record = pipe.engine.cycle()
+        assert record is not None
+    assert rows_of(pipe, "heavy") == rows_of(pipe, "twin")
+    event = subscribed.next(0.0)
+    assert event is not None and reached[-1] < event.cycle <= record.cycle

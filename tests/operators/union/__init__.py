@@ -1,0 +1,1 @@
+"""UNION ALL in the cycle."""

@@ -1,0 +1,62 @@
+"""Queries with a bounded state stay flat while new keys and readings come; a twin without a bound grows.
+
+Short by default. `make soak` plays two hours of readings, with new keys each second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tests.support.examples import SOAK
+from tests.support.pipe import Pipe
+
+SECONDS = 7200 if SOAK else 60
+KEYS = 150  # new ones each second
+WINDOW = "BEGIN (NOW - 4 SECONDS) END (NOW)"
+BOUNDED = {
+    "selected": f"SELECT id, value FROM probes WHERE value > 2 {WINDOW}",
+    "newest": "SELECT id, value FROM probes BEGIN (LAST 100 ROWS)",
+    "groups": f"SELECT value, COUNT(*) AS n FROM probes GROUP BY value {WINDOW}",
+    "panes": f"SELECT value, window_end, MAX(value) AS m FROM probes GROUP BY value, TUMBLE(1 SECOND) {WINDOW}",
+    "different": f"SELECT COUNT(DISTINCT value) AS n FROM probes {WINDOW}",
+    "held": f"SELECT id, value FROM probes WHERE (value > 2) FOR 2 SECONDS {WINDOW}",
+    "latched": "SELECT place, MAX(value) AS m, COUNT(*) AS n FROM probes GROUP BY place, LATCH",
+    "joined": f"SELECT a.value FROM probes a, probes b WHERE a.value = b.value WINDOW(a, b) = 1 SECOND {WINDOW}",
+    "paired": (
+        f"SELECT a.value, b.ts FROM probes a LEFT JOIN probes b ON a.value = b.value + 1 WINDOW(a, b) = 1 SECOND {WINDOW}"
+    ),
+}
+GROWING = {
+    # With another key, so that they share no cells with those above.
+    "by_key": "SELECT value, COUNT(*) AS n FROM probes GROUP BY value, LATCH",
+    "since": "SELECT place, value, COUNT(*) AS n FROM probes GROUP BY place, value BEGIN (START) END (NOW)",
+}
+
+
+def test_bounded_queries_stay_flat_while_a_twin_grows(pipes: Callable[..., Pipe]) -> None:
+    pipe = pipes(cycles_keep=4)  # windows reach back from the oldest cycle that is kept
+    pipe.set_intervals(trim_cycles=2, snapshot_cycles=10)
+    pipe.probes()
+    for name, question in BOUNDED.items():
+        pipe.db.execute(f"CREATE QUERY {name} WITH (bounded = true) AS {question}")
+    for name, question in GROWING.items():
+        pipe.db.execute(f"CREATE QUERY {name} AS {question}")
+        assert pipe.db.query(name)["state_bound"].startswith("unbounded: ")
+    ids = {name: pipe.db.query(name)["id"] for name in (*BOUNDED, *GROWING)}
+    sizes: dict[str, list[int]] = {name: [] for name in ids}
+    for second in range(SECONDS):
+        pipe.clock.advance(999_000)  # and a millisecond with the push
+        pipe.push(*(float(second * KEYS + key) for key in range(KEYS)), sensor=1 + second % 2)
+        pipe.engine.drain()
+        for name, query_id in ids.items():
+            if second % 4 == 0:
+                pipe.db.standing.invoke(name)  # what is found when asked counts, too
+            sizes[name].append(pipe.db.standing.memory_of(query_id))
+    third = SECONDS // 3
+    for name, found in sizes.items():
+        begin, end = max(found[:third]), max(found[2 * third :])
+        print(f"{name}: {begin} bytes in the first third, {end} in the last")
+        if name in BOUNDED:
+            assert end <= 1.25 * begin + 4096, (name, begin, end)
+        else:
+            assert end > 1.8 * begin, (name, begin, end)
