@@ -32,6 +32,10 @@ QUERIES = {
     "tumbled": PANES.format("TUMBLE(5 SECONDS)", "{}"),
     "slid": PANES.format("SLIDE(6 SECONDS, 2 SECONDS)", "{}"),
     "busy": "SELECT window_end, COUNT(*) AS n FROM probes WHERE value > 2 GROUP BY TUMBLE(5 SECONDS) HAVING COUNT(*) > 1 {}",
+    "above": (
+        "SELECT window_end, COUNT(*) AS n FROM probes WHERE value > (SELECT AVG(value) FROM probes PER WINDOW)"
+        " GROUP BY TUMBLE(5 SECONDS) {}"
+    ),
     "held": "SELECT id, ts, value FROM probes WHERE (value > 2) FOR 4 SECONDS {}",
     "paired": (
         "SELECT a.id, a.ts, a.value, b.ts AS at FROM probes a LEFT JOIN doors b ON a.id = b.id"
@@ -243,10 +247,21 @@ def busy(accepted: Accepted, marks: Marks) -> Iterator[Row]:
     yield from ((end, n) for end, n in found.items() if n > 1 and end <= marks["probes"])
 
 
+def above(accepted: Accepted, marks: Marks) -> Iterator[Row]:
+    panes: dict[int, list[float]] = {}
+    for _, ts, value in accepted["probes"]:
+        panes.setdefault((ts // (5 * SECOND) + 1) * 5 * SECOND, []).append(value)
+    for end, values in panes.items():
+        n = sum(value > sum(values) / len(values) for value in values)
+        if n and end <= marks["probes"]:
+            yield end, n
+
+
 BY_LOOPS: dict[str, Callable[[Accepted, Marks], Iterator[Row]]] = {
     "tumbled": panes(5, 5),
     "slid": panes(6, 2),
     "busy": busy,
+    "above": above,
     "over": over,
     "paired": paired,
     "alone": alone,
@@ -270,5 +285,5 @@ def test_every_final_row_arrives_once_and_stays_as_it_was(pipe: Pipe, seed: int)
 
 @pytest.mark.parametrize("seed", seeds(3, 40))
 def test_panes_that_leave_the_window_before_a_cycle_sees_them_arrive_too(pipe: Pipe, seed: int) -> None:
-    story = Story(pipe, seed, "BEGIN (NOW - 16 SECONDS) END (NOW)", ["tumbled", "slid", "busy", "held"])
+    story = Story(pipe, seed, "BEGIN (NOW - 16 SECONDS) END (NOW)", ["tumbled", "slid", "busy", "above", "held"])
     story.run(60)

@@ -76,9 +76,13 @@ def _why_never(plan: AggregatePlan, window: Window) -> str | None:
     facts = (
         (plan.latch is not None, "LATCH is a value that goes on"),
         (not isinstance(window, TimeWindow), "LAST n ROWS goes on with each reading"),
+        (plan.landmarks, "a late landmark cuts a window in two"),
         (plan.panes is None, "without TUMBLE or SLIDE it is the current value of its window"),
         (bool(plan.scalars), "it compares with a subquery, whose value goes on"),
-        (plan.picking is not None, "it compares with an inner aggregate, whose value goes on"),
+        (
+            plan.picking is not None and not plan.picking.per_window,
+            "it compares with an inner aggregate, whose value goes on",
+        ),
         (any(own is not None for own in plan.own_windows), "its aggregates have windows of their own"),
         (plan.is_approximate, "its values are estimates, which may move within their error"),
         (plan.has_series, "its functions see a series that goes on"),
