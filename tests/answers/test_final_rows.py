@@ -37,6 +37,10 @@ QUERIES = {
         "SELECT id, ts, value AS v FROM probes WHERE (value > 2) FOR 4 SECONDS {0}"
         " UNION ALL SELECT id, ts, open + 100 AS v FROM doors WHERE open > 1 {0}"
     ),
+    "above": (
+        "SELECT window_end, COUNT(*) AS n FROM probes WHERE value > (SELECT AVG(value) FROM probes PER WINDOW)"
+        " GROUP BY TUMBLE(5 SECONDS) {}"
+    ),
     "held": "SELECT id, ts, value FROM probes WHERE (value > 2) FOR 4 SECONDS {}",
     "paired": (
         "SELECT a.id, a.ts, a.value, b.ts AS at FROM probes a LEFT JOIN doors b ON a.id = b.id"
@@ -310,6 +314,16 @@ def busy(accepted: Accepted, marks: Marks) -> Iterator[Row]:
     yield from ((end, n) for end, n in found.items() if n > 1 and end <= marks["probes"])
 
 
+def above(accepted: Accepted, marks: Marks) -> Iterator[Row]:
+    panes: dict[int, list[float]] = {}
+    for _, ts, value in accepted["probes"]:
+        panes.setdefault((ts // (5 * SECOND) + 1) * 5 * SECOND, []).append(value)
+    for end, values in panes.items():
+        n = sum(value > sum(values) / len(values) for value in values)
+        if n and end <= marks["probes"]:
+            yield end, n
+
+
 BY_LOOPS: dict[str, Callable[[Accepted, Marks], Iterator[Row]]] = {
     "tumbled": panes(5, 5),
     "slid": panes(6, 2),
@@ -318,6 +332,7 @@ BY_LOOPS: dict[str, Callable[[Accepted, Marks], Iterator[Row]]] = {
     "sessions_short": sessions_within(SHORT_S),
     "ranked": ranked,
     "lagged": lagged,
+    "above": above,
     "over": over,
     "paired": paired,
     "alone": alone,
@@ -349,6 +364,6 @@ def test_what_stands_on_readings_that_never_leave_is_final_too(pipe: Pipe, seed:
 
 @pytest.mark.parametrize("seed", seeds(3, 40))
 def test_panes_that_leave_the_window_before_a_cycle_sees_them_arrive_too(pipe: Pipe, seed: int) -> None:
-    names = ["tumbled", "slid", "busy", "held", "sessions_short", "ranked"]
+    names = ["tumbled", "slid", "busy", "above", "held", "sessions_short", "ranked"]
     story = Story(pipe, seed, f"BEGIN (NOW - {SHORT_S} SECONDS) END (NOW)", names)
     story.run(60)

@@ -60,7 +60,7 @@ class UserAggregate:
 
     def settled(self, states: list[Any]) -> list[Any]:
         """States as they are after they have travelled: of the STATE's type."""
-        found: list[Any] = self._guarded(lambda given: pa.array(given, self._state_type).to_pylist(), states)
+        found: list[Any] = self._guarded(lambda each: pa.array(each, self._state_type).to_pylist(), states)
         return found
 
     def merged(self, a: Any, b: Any) -> Any:

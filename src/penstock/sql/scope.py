@@ -79,7 +79,7 @@ class PaneEdges:
     """TUMBLE, SLIDE or SESSION of a SELECT: what stands for both edges of a row's window, and its measures in microseconds.
 
     `key` stands in GROUP BY. With `session_us` the window is a session, and width and step are those of the pieces that it consists of.
-    Windows of LANDMARK have no measures; they begin at readings that satisfy a condition.
+    Windows of LANDMARK have none of that: they begin at readings that satisfy a condition.
     """
 
     start: exp.Expr

@@ -247,6 +247,16 @@ def test_what_landmarks_do_not_cover_is_refused_with_a_caret(pipe: Pipe, sql: st
     assert refused.value.line == 1, refused.value.render()
 
 
+def test_the_best_groups_of_a_window_are_chosen(pipe: Pipe) -> None:
+    pipe.db.execute(
+        f"CREATE QUERY q AS SELECT window_start, place, SUM(value) AS s FROM calls GROUP BY {LANDMARK}, place"
+        " QUALIFY RANK() OVER (PARTITION BY window_start ORDER BY SUM(value) DESC) <= 1 BEGIN (NOW - 1 MINUTE) END (NOW)"
+    )
+    push(pipe, [row(0, 1.0, "shift"), row(1, 2.0, sensor=2), row(2, 5.0, "shift"), row(3, 4.0, sensor=2)])
+    pipe.engine.drain()
+    assert said(pipe.db.standing.invoke("q").table) == [(0, "south", 2.0), (2 * SECOND, "north", 5.0)]
+
+
 def test_too_many_landmarks_fail_by_name(pipe: Pipe) -> None:
     pipe.db.execute(f"CREATE QUERY q AS {ASKED['counted'].sql} BEGIN (NOW - 1 MINUTE) END (NOW)")
     push(pipe, [row(n / 100, 1.0, "shift") for n in range(1001)])

@@ -112,6 +112,7 @@ def _why_never(plan: AggregatePlan, window: Window) -> str | None:
     facts = (
         (plan.latch is not None, "LATCH is a value that goes on"),
         (not isinstance(window, TimeWindow), "LAST n ROWS goes on with each reading"),
+        (plan.landmarks, "a late landmark cuts a window in two"),
         (plan.panes is None, "without TUMBLE, SLIDE or SESSION it is the current value of its window"),
         (bool(plan.scalars), "it compares with a subquery, whose value goes on"),
         (

@@ -87,7 +87,8 @@ def _part(plan: AggregatePlan) -> AggregatePlan:
         Output(aggregate_name(i), call.type, Column(aggregate_name(i), call.type))
         for i, call in enumerate(plan.aggregates)
     ]
-    return replace(plan, outputs=tuple(outputs), having=None, sorted=None, scalars=(), landmarks=False)
+    nothing: dict[str, Any] = {"having": None, "over": (), "qualify": None, "sorted": None, "scalars": ()}
+    return replace(plan, outputs=tuple(outputs), landmarks=False, **nothing)
 
 
 def _schema(plan: AggregatePlan) -> pa.Schema:

@@ -44,8 +44,8 @@ _IN_GROUP_BY = {
     "tumble": "TUMBLE(1 MINUTE)",
     "slide": "SLIDE(1 MINUTE, 10 SECONDS)",
     "session": "SESSION(30 SECONDS)",
-    "latch": "LATCH",
     "landmark": "LANDMARK (event = 'shift')",
+    "latch": "LATCH",
 }
 
 

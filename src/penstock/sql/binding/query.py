@@ -215,8 +215,6 @@ class QueryBinder:
         def one(node: exp.Expr) -> exp.Expr:
             if isinstance(node, exp.Dot | exp.Anonymous) and "penstock" in node.meta:
                 return node  # the start of a pane, or a session
-            if context.scope.panes is not None and node == context.scope.panes.start:
-                return node
             if isinstance(node, exp.Literal) and node.is_int:
                 chosen: exp.Expr = ordinal(self.expressions, node, items)
                 return chosen.copy()

@@ -110,5 +110,4 @@ class ApproxAvg(ApproxSum):
             # At least so much is the mean of absolute values, whichever rows of the cut cells are inside.
             least = (self._sum(state, "plus") + self._sum(state, "minus")) / every
             good: npt.NDArray[np.bool_] = found.known & (found.errors <= self.epsilon * least)
-        good |= state[CUT + "count"] == 0
-        return good
+        return np.asarray(good | (state[CUT + "count"] == 0), np.bool_)

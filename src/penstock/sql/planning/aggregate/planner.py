@@ -297,8 +297,8 @@ def _aggregate(node: exp.Expr) -> AggregateCall:
     if isinstance(node, exp.WithinGroup):
         return _in_order(node)
     if "code" in node.meta:
-        values = tuple(lower(each) for each in node.expressions)
-        return AggregateCall(node.name, values, external(type_of(node)), code=node.meta["code"])
+        given_values = tuple(lower(each) for each in node.expressions)
+        return AggregateCall(node.name, given_values, external(type_of(node)), code=node.meta["code"])
     words = node.name if isinstance(node, exp.Anonymous) or not isinstance(node, exp.Func) else node.sql_name()
     words = words.upper()
     if words in ("PERCENTILE", "MEDIAN"):
