@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import ClassVar, Protocol, TypeVar
@@ -61,6 +62,7 @@ class SelectAt:
     ready: CurrentRows | None = None  # where the answer is kept current
     stretch: int | None = None  # the cycle since which the window over time stands
     instants: Instants | None = None
+    cut_ms: Callable[[float], None] | None = None  # is told the processor time that cutting the answer out took
 
     @property
     def stands_for(self) -> int:
@@ -74,7 +76,11 @@ class SelectAt:
         if self.ready is not None:
             ready = self.ready
             return self._reading(lambda f: ready.inside(self.query_id, self.cycle, self.matches, self.instant, f))
-        return self._reading(lambda f: rows_inside(self.matches, self.instant, f).positions)
+        began = time.thread_time()
+        found = self._reading(lambda f: rows_inside(self.matches, self.instant, f).positions)
+        if self.cut_ms is not None:
+            self.cut_ms((time.thread_time() - began) * 1000)
+        return found
 
     def entered(self, before: AnswerAt) -> Ids:
         return self.entered_rows(expect(SelectAt, before)).positions

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from functools import partial
 
 from pyroaring import BitMap
 
@@ -137,14 +138,16 @@ class SelectView(View):
     def at(self, views: AnswerOwner, query: QueryDefinition, mark: Mark, log: LogAccess, asked: bool) -> AnswerAt:
         found, window = views.query_at(query, mark)
         assert not isinstance(window, JoinWindows)
-        ready = None
+        ready, cut_ms = None, None
         if mark is views.feed.last():
             if asked:
                 views.storage_choice.note(query.id, mark.cycle)
             chosen = views.storage_choice.of(query.id, found.state, only_strategy(found.state))
+            if asked and chosen == "partial":
+                cut_ms = partial(views.storage_choice.note_ms, query.id, moved=False)
             ready = views.ready if chosen == "complete" else None
         plan = expect(SelectPlan, found.state.plan)
-        held = hold_select(views.store, found, plan, window, log, ready)
+        held = replace(hold_select(views.store, found, plan, window, log, ready), cut_ms=cut_ms)
         if not isinstance(window, TimeWindow) or plan.lasting is not None:
             return held
         instants = KeptInstants(views, found, held.instant)
