@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from penstock.expr.windows import TimeWindow
 from penstock.operators.aggregate.shape import family_name, family_of
-from penstock.sql.plan import AggregatePlan, KernelPlan, Plan, ScalarSubquery
+from penstock.sql.plan import KernelPlan, Plan, ScalarSubquery
 from penstock.views.answer_store import AnswerStore
 
 UnitKey: TypeAlias = tuple[str, int, str]
@@ -70,9 +70,8 @@ def reported_work(results: pa.Table) -> Work:
 
 def units_of_plan(plan: KernelPlan, scalars: Iterable[ScalarSubquery], functions: Iterable[str]) -> Iterator[UnitKey]:
     """The units of rows that a query in the cycle uses; its join, if it is one, is a unit by its query's number."""
-    slices = [plan.aggregation, *(scalar.plan for scalar in scalars)]
-    for each in slices:
-        if isinstance(each, AggregatePlan) and isinstance(each.window, TimeWindow):
+    for each in (plan.aggregation, *(scalar.plan.aggregation for scalar in scalars)):
+        if each is not None and isinstance(each.window, TimeWindow):
             yield ("read", each.table_id, "")
             yield ("slices", each.table_id, family_name(family_of(each)))
     if plan.selection is not None:
@@ -170,7 +169,7 @@ class Units:
 
 
 def shared_ms(work: Work, users: Mapping[UnitKey, list[int]]) -> Iterator[tuple[list[int], float]]:
-    """Queries that share a time, and the time: histories, joins, functions and slices. Reading and the shared pass are everybody's."""
+    """Queries that share a time, and the time: histories, joins, functions and slices. Reading and the shared pass belong to all."""
     yield from work.own_ms
     for (kind, table_id, name), (_, _, ns) in work.units.items():
         if kind == "call" or (kind == "slices" and name):

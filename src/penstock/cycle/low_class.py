@@ -40,7 +40,7 @@ def first_definition(entries: Sequence[Entry], waiting: Collection[int]) -> int 
     return None
 
 
-def late_after(start: Offset, end: Offset, state: CatalogState, pace: Pace, most_cycles: int) -> Late | None:
+def late_after(start: Offset, end: Offset, state: CatalogState, pace: LowClassPace, most_cycles: int) -> Late | None:
     """Where the class stands after the cycle from one offset to the other, at the pace that is given; None: not behind.
 
     `state` stands at the end's journal position. A class that is `most_cycles` behind takes part in full.
@@ -62,7 +62,7 @@ def sum_new(known: dict[int, int], end: Offset) -> int:
     return sum(end.data[t] - p for t, p in known.items())
 
 
-class Pace(Protocol):
+class LowClassPace(Protocol):
     """Decides how many rows the class low may read in a cycle."""
 
     def rows(self, new: int, low: int) -> int | None:
@@ -119,7 +119,7 @@ def _averaged(known: float, new: float) -> float:
 class CatchUp:
     """The pace of a cycle that takes all of the class along."""
 
-    def __init__(self, pace: Pace) -> None:
+    def __init__(self, pace: LowClassPace) -> None:
         self.begin_cycle, self.end_cycle = pace.begin_cycle, pace.end_cycle
 
     def rows(self, new: int, low: int) -> int | None:

@@ -18,7 +18,7 @@ from penstock.clock import SECOND, Clock
 from penstock.clock_guard import FolderClock
 from penstock.cycle.cut import FirstNeeded, Limits, consistent_cut, plan_cycle
 from penstock.cycle.folder import DataFolder
-from penstock.cycle.low_class import CatchUp, MeasuredPace, Pace, first_definition, late_after, waiting_queries
+from penstock.cycle.low_class import CatchUp, LowClassPace, MeasuredPace, first_definition, late_after, waiting_queries
 from penstock.cycle.offset import Offset
 from penstock.cycle.record_queue import wants_cycle
 from penstock.cycle.wakeup import Wakeup
@@ -44,10 +44,10 @@ class Planner:
         limits: Limits,
         clock: Clock | None = None,
         shrink: int = 1,
-        pace: Pace | None = None,
+        pace: LowClassPace | None = None,
     ) -> None:
         """`shrink`: the first cycle takes that many times fewer rows, each later one twice as many as the one before."""
-        self._pace: Pace = pace or MeasuredPace()
+        self._pace: LowClassPace = pace or MeasuredPace()
         self._folder = folder
         self._limits = limits
         self._shrink = shrink

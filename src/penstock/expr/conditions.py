@@ -23,7 +23,7 @@ Bools = npt.NDArray[np.bool_]
 _KEPT = 256
 
 
-class Condition:
+class RowCondition:
     """A condition with factors that cost much."""
 
     def __init__(self, predicate: Expr, functions: Functions) -> None:
@@ -44,7 +44,7 @@ class Condition:
 
 
 # A process runs one planner or one task at a time.
-_KNOWN: Cache[tuple[int, Expr], Condition] = Cache(most=_KEPT)
+_KNOWN: Cache[tuple[int, Expr], RowCondition] = Cache(most=_KEPT)
 
 
 def decide(
@@ -55,13 +55,13 @@ def decide(
         return evaluate_mask(predicate, columns, rows, functions), None
     known = _KNOWN.get((table_id, predicate))
     if known is None or (known.functions is not functions and calls_user(predicate)):
-        known = Condition(predicate, functions)
+        known = RowCondition(predicate, functions)
         _KNOWN.put((table_id, predicate), known)
     return known.decide(columns, rows)
 
 
 def true_rows(predicate: Expr | None, columns: Columns, rows: int, functions: Functions, table_id: int = 0) -> Bools:
-    """Where a condition is true. Raises the error of the first row whose condition stays an error."""
+    """Where a condition is true. Raises the error of the first row for which the condition stays an error."""
     found, failure = decide(predicate, columns, rows, functions, table_id)
     if failure is not None:
         raise failure
@@ -76,6 +76,6 @@ def cheap_and_costly(conditions: Sequence[Expr]) -> tuple[list[Expr], Expr | Non
 
 
 def take_figures(most: int) -> Iterator[tuple[int, dict[Expr, FactorFigures]]]:
-    """What became of factors that cost much since this was asked, by the table whose rows they are about."""
+    """What became of factors that cost much since this was asked, by the table of the rows that they are about."""
     for (table_id, _), known in _KNOWN.items():
         yield table_id, known.take_figures(most)

@@ -25,7 +25,7 @@ Arguments: TypeAlias = Callable[[], list[pa.Array]]
 Run: TypeAlias = Callable[[list[pa.Array], int], Value]
 
 
-class Calls:
+class FunctionCalls:
     """What users' functions gave for one batch, or the error; calls of equal text are made once."""
 
     def __init__(self) -> None:
@@ -44,14 +44,14 @@ class Calls:
 
 
 def evaluate(
-    expr: Expr, columns: Columns, rows: int, functions: Functions | None = None, calls: Calls | None = None
+    expr: Expr, columns: Columns, rows: int, functions: Functions | None = None, calls: FunctionCalls | None = None
 ) -> pa.Array:
     """The expression's value per row, with the Arrow type of `expr.type`.
 
     `columns` maps flat names to arrays of `rows` values. `functions` holds compiled user functions. A
     caller that evaluates many expressions over the same rows gives the same `calls` each time.
     """
-    value = _value(expr, columns, rows, functions or {}, Calls() if calls is None else calls)
+    value = _value(expr, columns, rows, functions or {}, FunctionCalls() if calls is None else calls)
     return as_array(cast_value(value, expr.type), rows)
 
 
@@ -86,7 +86,7 @@ def mask_of(values: pa.Array) -> npt.NDArray[np.bool_]:
     return mask
 
 
-def _value(expr: Expr, columns: Columns, rows: int, functions: Functions, calls: Calls) -> Value:
+def _value(expr: Expr, columns: Columns, rows: int, functions: Functions, calls: FunctionCalls) -> Value:
     match expr:
         case Literal():
             return literal_scalar(expr)

@@ -20,7 +20,7 @@ from penstock.expr.bits import Words, full, pack, words_for
 from penstock.expr.evaluate import Columns, Functions, evaluate, mask_of
 from penstock.expr.expression import Expr
 from penstock.expr.lazy_factors import FactorFigures, LazyFactor, LearnedOrder, Ordering, is_costly
-from penstock.expr.lazy_pass import Asked, LazyPass, Needs, needs_of
+from penstock.expr.lazy_pass import AskedPredicates, LazyPass, Needs, needs_of
 from penstock.expr.normal_form import Both, Comparison, Either, Term
 from penstock.expr.slots import Block, Masks, SlotTable, TermCombinations
 from penstock.expr.vector_kernels import EMPTY, FULL, Int32s, Int64s, and_terms, copy_block
@@ -315,14 +315,14 @@ class Selections:
             if beside is not None:
                 beside.take(block, rows, self._table.slots)
 
-    def _asked(self, chosen: Int64s, masks: Masks) -> Asked | None:
+    def _asked(self, chosen: Int64s, masks: Masks) -> AskedPredicates | None:
         """What the chosen predicates need of factors that cost much; None where they need nothing."""
         if not self.factors.lazy_of:
             return None
         if self._needs is None or not np.array_equal(self._needs[0], chosen):
             self._needs = chosen, needs_of(self.factors, self._table, chosen)
         needs = self._needs[1]
-        return Asked(self._table, chosen, masks, needs) if needs else None
+        return AskedPredicates(self._table, chosen, masks, needs) if needs else None
 
     def are_lazy(self, chosen: Int64s) -> npt.NDArray[np.bool_]:
         """Which of the chosen predicates need factors that cost much."""

@@ -70,7 +70,7 @@ def needs_of(terms: LazyTerms, table: SlotTable, chosen: Int64s) -> dict[LazyFac
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AskedPredicates:
     """Predicates that are to be answered: their numbers in the table of slots, their masks, and what they need."""
 
     table: SlotTable
@@ -82,7 +82,7 @@ class Asked:
 class LazyPass:
     """The lazy factors of one block. Their vectors say where a factor may be true: after all, where it is, or raised."""
 
-    def __init__(self, terms: LazyTerms, asked: Asked, block: Block, rows: int) -> None:
+    def __init__(self, terms: LazyTerms, asked: AskedPredicates, block: Block, rows: int) -> None:
         self._terms = terms
         self._asked = asked
         self._block = block
@@ -216,7 +216,7 @@ class LazyPass:
         return combine.reduce(parts)  # type: ignore[no-any-return]
 
     def raised(self) -> dict[int, PenstockError]:
-        """Predicates with a row whose condition stays an error, by number, and the error of the first such row."""
+        """Predicates that stay an error for a row, by number, and the error of the first such row."""
         found: dict[int, PenstockError] = {}
         for factor, unknown in self._unknown.items():
             if not self._calls.failures(factor.calls):

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.errors import PenstockError
-from penstock.expr.evaluate import Arguments, Calls, Run
+from penstock.expr.evaluate import Arguments, FunctionCalls, Run
 from penstock.expr.expression import UserCall
 from penstock.functions.values import Value, as_array
 
@@ -18,7 +18,7 @@ Ints = npt.NDArray[np.int64]
 _OF_A_ROW = "function_failed"
 
 
-class RowCalls(Calls):
+class RowCalls(FunctionCalls):
     """What users' functions gave for rows of one block. `rows` says which of them are being evaluated."""
 
     def __init__(self, block_rows: int) -> None:

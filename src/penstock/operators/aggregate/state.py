@@ -269,7 +269,7 @@ class SliceStore(OperatorState):
     ) -> set[int]:
         """Empty cells until the rest fits; the queries that lost them. Called after each cycle.
 
-        What can be made again goes first. Then cells go whose most important query has the lowest class (the highest `rank_of`),
+        What can be made again goes first. Then cells of the lowest class go, that of their most important query (the highest `rank_of`),
         and of these what has grown the most lately. `look_of`: how a query looks at the log. Where a window has become longer, the
         cells before are given up first, with those that need them.
         """

@@ -33,15 +33,15 @@ def is_pure(plan: KernelPlan) -> bool:
 
 
 def may_wait(definition: QueryDefinition) -> bool:
-    """Whether a query of class low can stand behind the cycles: a selection whose matches do not depend on one another."""
+    """Whether a query of class low can stand behind the cycles: a selection with matches that do not depend on one another."""
     return definition.priority == "low" and definition.branch_of is None and _waits(definition.stored_plan)
 
 
 @lru_cache(maxsize=4096)
 def _waits(stored: PlanText) -> bool:
     plan = plan_from_json(orjson.loads(stored.text))
-    found = plan.kernel if isinstance(plan, SelectPlan) else None
-    return isinstance(found, SelectPlan) and found.lasting is None and isinstance(found.window, TimeWindow)
+    found = plan.selection if plan.operator == "select" else None
+    return found is not None and found.lasting is None and isinstance(found.window, TimeWindow)
 
 
 def meets_rows(definition: QueryDefinition, plan: KernelPlan) -> bool:

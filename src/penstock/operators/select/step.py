@@ -25,7 +25,7 @@ from penstock.cycle.log_batch import LogBatch
 from penstock.cycle.result_rows import told
 from penstock.errors import PenstockError
 from penstock.expr.bits import bitmap_of_words
-from penstock.expr.evaluate import Calls, Functions, evaluate
+from penstock.expr.evaluate import FunctionCalls, Functions, evaluate
 from penstock.expr.expression import Expr, calls_user, columns_of
 from penstock.expr.lazy_factors import FactorFigures
 from penstock.expr.predicate_index import Matrix, PredicateIndex
@@ -209,7 +209,7 @@ class SelectStep(RowStep):
         chosen = pa.array(np.asarray(found, np.int64))
         columns = {name: column.take(chosen) for name, column in batch.columns.items()}
         try:
-            calls = Calls()  # fields of one call need it once
+            calls = FunctionCalls()  # fields of one call need it once
             arrays = [evaluate(o.expr, columns, len(chosen), self._functions, calls) for o in outputs]
         except PenstockError as failure:
             return failure

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Query
+from dataclasses import dataclass
+
+from fastapi import APIRouter, Depends, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -113,13 +115,20 @@ async def drop_query(name: str, request: Request, cascade: bool = Query(default=
     return Response(status_code=204)
 
 
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A part of the rows of an answer."""
+
+    limit: int | None = Query(default=None, ge=0, description="most rows to send")
+    offset: int = Query(default=0, ge=0, description="rows to leave out before them")
+
+
 @router.get("/{name}/rows", summary="Invoke", responses=ANSWER)
 async def invoke_query(
     name: str,
     request: Request,
     as_of: str | None = Query(default=None, description="a committed cycle, a time, or NOW - 10 MINUTES"),
-    limit: int | None = Query(default=None, ge=0, description="most rows to send"),
-    offset: int = Query(default=0, ge=0, description="rows to leave out before them"),
+    page: Page = Depends(),
     timeout_s: float | None = Query(default=None, gt=0, description="most seconds that it may take"),
     final: bool = Query(default=False, description="only rows that no later reading can change"),
 ) -> Response:
@@ -132,7 +141,7 @@ async def invoke_query(
 
     def work() -> Response:
         moment = int(as_of) if as_of is not None and as_of.isdecimal() else as_of
-        return encode_result(context.database.invoke(name, moment, limit, offset, final), media_type)
+        return encode_result(context.database.invoke(name, moment, page.limit, page.offset, final), media_type)
 
     return await run_statement(request, context, work, timeout_s)
 

@@ -16,7 +16,7 @@ from penstock.cycle.commit_files import ResultRow, to_payload
 from penstock.cycle.folder import DataFolder
 from penstock.cycle.result_rows import quarantined
 from penstock.errors import PenstockError, error
-from penstock.expr.evaluate import Calls, Functions, evaluate
+from penstock.expr.evaluate import FunctionCalls, Functions, evaluate
 from penstock.operators.base.blocks import Blocks, add_positions
 from penstock.operators.join.kernels.combinations import Combinations
 from penstock.operators.join.kernels.keys import Ints
@@ -51,7 +51,7 @@ def result_table(join: PreparedJoin, found: Combinations, functions: Functions) 
             arrays.append(pa.array(found.pos[len(join.streams) + place]))
     if join.computed:
         columns = found.evaluable(join.join.aliases)
-        calls = Calls()  # fields of one call need it once
+        calls = FunctionCalls()  # fields of one call need it once
         arrays += [evaluate(o.expr, columns, len(found), functions, calls) for o in join.computed]
         names += [o.name for o in join.computed]
     return pa.table(arrays, names)
