@@ -32,7 +32,6 @@ QUERIES = {
     "tumbled": PANES.format("TUMBLE(5 SECONDS)", "{}"),
     "slid": PANES.format("SLIDE(6 SECONDS, 2 SECONDS)", "{}"),
     "busy": "SELECT window_end, COUNT(*) AS n FROM probes WHERE value > 2 GROUP BY TUMBLE(5 SECONDS) HAVING COUNT(*) > 1 {}",
-    "visits": "SELECT id, window_start, window_end, COUNT(*) AS n FROM probes GROUP BY id, SESSION(2 SECONDS) {}",
     "joined": (
         "SELECT id, ts, value AS v FROM probes WHERE (value > 2) FOR 4 SECONDS {0}"
         " UNION ALL SELECT id, ts, open + 100 AS v FROM doors WHERE open > 1 {0}"
@@ -238,18 +237,6 @@ def found(accepted: Accepted, marks: Marks) -> Iterator[Row]:
         yield from ((id, ts, at) for other, at, _ in accepted["doors"] if other == id and abs(at - ts) <= SECOND)
 
 
-def visits(accepted: Accepted, marks: Marks) -> Iterator[Row]:
-    for id in {id for id, *_ in accepted["probes"]}:
-        times = sorted(ts for other, ts, _ in accepted["probes"] if other == id)
-        begin, count = times[0], 0
-        for at, after in zip(times, [*times[1:], 2**62], strict=True):
-            count += 1
-            if after - at > 2 * SECOND:
-                if at + 2 * SECOND < marks["probes"]:
-                    yield id, begin, at + 2 * SECOND, count
-                begin, count = after, 0
-
-
 def pairs(accepted: Accepted, marks: Marks) -> Iterator[Row]:
     found: Counter[int] = Counter()
     for id, ts, _ in accepted["probes"]:
@@ -338,7 +325,6 @@ BY_LOOPS: dict[str, Callable[[Accepted, Marks], Iterator[Row]]] = {
     "alone": alone,
     "found": found,
     "joined": joined,
-    "visits": visits,
     "pairs": pairs,
 }
 
