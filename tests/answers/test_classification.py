@@ -30,6 +30,19 @@ CASES = [
     (f"{TUMBLED.format('probes', HOUR)} ORDER BY n LIMIT 3", "never", "LIMIT"),
     (f"{TUMBLED.format('probes', HOUR)} ORDER BY n", "later", "window_end"),
     ("SELECT place, COUNT(*) AS n FROM probes GROUP BY place, LATCH", "never", "LATCH"),
+    (f"SELECT COUNT(*) AS n FROM probes GROUP BY LANDMARK (value > 9) {HOUR}", "never", "late landmark"),
+    (
+        "SELECT COUNT(*) AS n FROM probes WHERE value > (SELECT AVG(value) FROM probes PER WINDOW)"
+        f" GROUP BY TUMBLE(10 SECONDS) {HOUR}",
+        "later",
+        "window_end",
+    ),
+    (
+        "SELECT COUNT(*) AS n FROM probes WHERE value > (SELECT AVG(value) FROM probes)"
+        f" GROUP BY TUMBLE(10 SECONDS) {HOUR}",
+        "never",
+        "inner aggregate",
+    ),
     (f"SELECT a.value, RESAMPLE(b.value, 5 SECONDS) AS v FROM late a, probes b {HOUR}", "later", "probes"),
     (f"SELECT a.value, RESAMPLE(b.value, 5 SECONDS) AS v FROM probes a, late b {HOUR}", "never", "late"),
 ]

@@ -27,6 +27,8 @@ from penstock.types import parse_type
 from tests.spark.asking import eventually
 from tests.support.server_process import server_process
 
+# As `python -m apps.hazmat` sets it for the server that it starts.
+BUDGET = {"PENSTOCK_SPARK_QUERY_BUDGET": "0.9"}
 COLUMNS = ("verdict", "finding", "after_s", "live_s", "bins")
 
 
@@ -98,7 +100,7 @@ def refusal(connection: Connection) -> str:
 def test_a_server_that_is_killed_gives_the_verdicts_of_an_undisturbed_one(tmp_path: Path) -> None:
     site = Site(str(simulate_background(tmp_path / "background.json", 1)), scenario="threats", period_s=8, max_s=6.0)
     belt = Belt(site.seed, site.period_s, site.scenario)
-    with server_process(tmp_path) as server:
+    with server_process(tmp_path, environment=BUDGET) as server:
         server.start()
         with server.connect() as connection:
             set_up(connection, site)
@@ -151,7 +153,7 @@ def test_without_a_background_run_verdicts_are_refused_and_the_rest_goes_on_unti
     run = tmp_path / "background.json"
     site = Site(str(run), scenario="threats", period_s=8, max_s=6.0)
     belt = Belt(site.seed, site.period_s, site.scenario)
-    with server_process(tmp_path) as server:
+    with server_process(tmp_path, environment=BUDGET) as server:
         server.start()
         with server.connect() as connection:
             set_up(connection, site)
@@ -160,6 +162,7 @@ def test_without_a_background_run_verdicts_are_refused_and_the_rest_goes_on_unti
             assert "function_failed" in refusal(connection)
             eventually(lambda: by_box(connection, "sides").get(belt.name(first)))
             simulate_background(run, 1)
-            after = belt.number_at(WallClock().now_us()) + 1
+            # Boxes that passed before it are judged, too: their bursts are in the log.
             whole = belt.stay_s * DETECTORS
-            eventually(lambda: verdicts(connection).get(belt.name(after), {}).get("live_s") == whole)
+            eventually(lambda: verdicts(connection).get(belt.name(first), {}).get("live_s") == whole)
+            assert refusal(connection) == ""

@@ -32,8 +32,8 @@ CYCLES_FITTED = 64
 CYCLES_NEEDED = 8
 DELAYS_KEPT = 20
 SHOWN_S = 900
-PRIOR_SPREAD = 0.1
-"""What workers measured counts for the slope as much as cycles whose rows differ by a tenth of their mean."""
+PRIOR_SPREAD = 0.05
+"""What workers measured counts for the slope as much as cycles whose rows differ by a twentieth of their mean."""
 PROMISED_S = 10.0
 """So long a new unit counts by its estimate; then cycles have measured it."""
 ADMISSIONS = ("notice", "refuse")
@@ -80,7 +80,8 @@ class _Cycle:
     rows: int
     tasks_s: float
     between_s: float | None
-    row_work_s: float  # by the workers' figures, side by side work counted once
+    tasks: int
+    work_s: float  # of a task, by the workers' figures
 
 
 def _fit(cycles: Iterable[_Cycle]) -> CycleFit | None:
@@ -90,10 +91,13 @@ def _fit(cycles: Iterable[_Cycle]) -> CycleFit | None:
         return None
     # The least gaps have no waiting for rows in them.
     pause_s = float(np.median(gaps[gaps <= 2 * np.quantile(gaps, 0.1)])) if len(gaps) else 0.0
-    rows = np.array([c.rows for c in known], np.float64)
+    # Of one task: a cycle of many rows has several, side by side.
+    rows = np.array([c.rows / c.tasks for c in known], np.float64)
     seconds = np.array([c.tasks_s + pause_s for c in known])
-    measured = sum(c.row_work_s for c in known) / rows.sum() if rows.sum() else 0.0
-    return fit_cycles(rows, seconds, measured)
+    measured = sum(c.work_s for c in known) / rows.sum() if rows.sum() else 0.0
+    fit = fit_cycles(rows, seconds, measured)
+    tasks = sum(c.rows for c in known) / rows.sum() if rows.sum() else 1.0
+    return CycleFit(fit.base_s, float(fit.row_s / tasks))
 
 
 class Load:
@@ -137,7 +141,7 @@ class Load:
                     self._side_by_side += 0.1 * (tasks - self._side_by_side)
                 work_s = sum(ns for _, _, ns in work.units.values()) / tasks / 1e9
                 between_s = None if between_ms is None else between_ms / 1000
-                self._cycles.append(_Cycle(rows_read(record), ms / 1000, between_s, work_s))
+                self._cycles.append(_Cycle(rows_read(record), ms / 1000, between_s, tasks, work_s))
             second = record.end.now_us // 1_000_000
             if not self._past or second > self._past[-1][0] // 1_000_000:
                 found = self._figures(now_s)

@@ -177,7 +177,7 @@ class Engine:
         offsets = orjson.loads(header)
         start, end = offset_from_json(offsets["start"]), offset_from_json(offsets["end"])
         results = results.filter(pc.not_equal(kinds, "cycle")).cast(RESULT_SCHEMA)
-        info = {"ms": round((time.monotonic() - began) * 1000, 1), "tasks": offsets["tasks"]}
+        info = {"ms": round((time.monotonic() - began) * 1000, 1), "tasks": offsets.get("tasks", 1)}
         if self._ran_s is not None:  # between two cycles' tasks: commit, planning, and waiting for rows
             info["between_ms"] = round((began - self._ran_s) * 1000, 1)
         self._ran_s = time.monotonic()

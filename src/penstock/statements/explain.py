@@ -150,7 +150,9 @@ def _kept(session: Session, name: str) -> list[str]:
             return told
         of_branches = [_kept_lines(session, store, number) for number in definition.branches]
         if of_branches:
-            shown = [f"  branch {place}: {line.strip()}" for place, lines in enumerate(of_branches, 1) for line in lines[:1]]
+            shown = [
+                f"  branch {place}: {line.strip()}" for place, lines in enumerate(of_branches, 1) for line in lines[:1]
+            ]
             return [*shown, *told]
         lines = _kept_lines(session, store, definition.id)
         return [*lines[:1], *told, *lines[1:]]

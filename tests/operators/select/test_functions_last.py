@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from penstock.clock import SECOND
 from penstock.errors import PenstockError
 from tests.support.pipe import Pipe
 
@@ -104,3 +105,17 @@ def test_a_call_that_raises_fails_the_queries_whose_row_depends_on_it_and_no_oth
     probes.engine.drain()
     with pytest.raises(PenstockError, match="ZeroDivisionError"):
         probes.answer("elsewhere")
+
+
+def test_history_that_another_query_reaches_fails_only_that_one(probes: Pipe) -> None:
+    probes.db.execute("CREATE FUNCTION inverse(v DOUBLE) RETURNS DOUBLE LANGUAGE python AS $$ 1 / v $$")
+    probes.push(0.0, 1.0)
+    probes.clock.advance(60 * SECOND)
+    probes.push(2.0, 3.0)
+    probes.engine.drain()
+    select = "SELECT value FROM probes WHERE inverse(value) > 0.2 BEGIN (NOW - {}) END (NOW)"
+    probes.db.register([("far", select.format("1 HOUR")), ("near", select.format("1 SECOND"))])
+    probes.engine.drain()
+    assert probes.answer("near") == [2.0, 3.0]
+    with pytest.raises(PenstockError, match="ZeroDivisionError"):
+        probes.answer("far")

@@ -48,11 +48,21 @@ def _own_slice_lines(
     return [
         f"  slices: {cut}, {partials}, {amount(len(family.groups), 'group', 'groups')}",
         *_level_lines(known, plan, family, segments, most_mb),
+        *_code_lines(plan),
         f"    rows and groups shared by {amount(len(users), 'query', 'queries')}, partials by"
         f" {', '.join(str(len(each.users)) for each in known)}",
         f"    memory: {sum(each.cells.nbytes for each in known)} bytes, its share {store.memory_of(query_id)}",
         *_kept_lines(store.said.kept.get(query_id)),
         *_finish_lines(store, plan, len(family.groups)),
+    ]
+
+
+def _code_lines(plan: AggregatePlan) -> list[str]:
+    """Where users' code runs."""
+    if not plan.functions:
+        return []
+    return [
+        f"    {', '.join(plan.functions)}: workers add readings, code workers merge states and finish them when asked"
     ]
 
 

@@ -152,10 +152,20 @@ class SelectStep(RowStep):
             return
         spans = {q: BitMap(range(first - unit.first, end - unit.first)) for q, first, end in unit.spans}
         for key, answer in self.match(batch):
+            own = spans.get(key.query_id)
+            if isinstance(answer, PenstockError) and own is not None and len(own) < batch.count:
+                answer = self._within(batch, key, own)
             if isinstance(answer, PenstockError):
                 yield key.query_id, "error", 0, unit.first, told(answer)
                 continue
             yield from self._answer(batch, key, answer & spans[key.query_id] if key.query_id in spans else answer)
+
+    def _within(self, batch: LogBatch, key: Key, own: BitMap) -> BitMap | PenstockError:
+        """A query's matches among its own rows of a batch, where a function raised at some of all rows."""
+        if not own:
+            return own
+        found = dict(self.match(batch.part(own.min(), len(own)))).get(key, BitMap())
+        return found if isinstance(found, PenstockError) else found.shift(own.min())
 
     def _answer(self, batch: LogBatch, key: Key, found: BitMap) -> Iterator[ResultRow]:
         """One query's matches as a bitmap, with the output of user functions, which the server does not run."""

@@ -7,11 +7,11 @@ from penstock.catalog.state import CatalogState
 from penstock.errors import PenstockError
 from penstock.expr.windows import AnyWindow
 from penstock.operators.base.answer import AnswerAt
-from penstock.operators.base.finality import Classification, FinalAnswer, FinalRows, together
+from penstock.operators.base.finality import Classification, FinalRows, together
 from penstock.operators.base.log_access import LogAccess
 from penstock.operators.base.view import AnswerOwner, Budget, View, view_of
 from penstock.operators.base.window_rows import SegmentsOf
-from penstock.operators.union.answer import FinalUnionAt, UnionAt
+from penstock.operators.union.answer import UnionAt
 from penstock.sql.plan import Plan
 from penstock.views.answer_store import AnswerStore
 from penstock.views.feed import Mark
@@ -23,8 +23,7 @@ class UnionView(View):
     def at(self, views: AnswerOwner, query: QueryDefinition, mark: Mark, log: LogAccess, asked: bool) -> AnswerAt:
         store = views.store
         found = tuple(view_of(store.operators[b.id]).at(views, b, mark, log, asked) for b in _branches(store, query))
-        made = FinalUnionAt if any(isinstance(branch, FinalAnswer) for branch in found) else UnionAt
-        return made(mark.cycle, query.id, found)
+        return UnionAt(mark.cycle, query.id, found)
 
     def classify(self, plan: Plan, state: CatalogState) -> Classification:
         """A row is final when it is so in its branch; the state is that of all branches."""

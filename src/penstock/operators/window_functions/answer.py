@@ -14,11 +14,14 @@ from penstock.catalog.model import TIME_COLUMN
 from penstock.errors import expect
 from penstock.expr.evaluate import evaluate, evaluate_mask
 from penstock.expr.expression import columns_of
+from penstock.expr.windows import FOREVER
 from penstock.operators.base.answer import AnswerAt, Ids, rows_gone
+from penstock.operators.base.finality import final_inside
 from penstock.operators.base.log_reader import LogReader, read_log
 from penstock.operators.base.row_order import sorted_rows
 from penstock.operators.base.table_answer import CellsOfLog, TableAnswer
 from penstock.operators.base.window_functions import window_columns
+from penstock.operators.select.answer import SelectAt
 from penstock.operators.window_functions.plan import WindowFunctionsPlan
 from penstock.operators.window_functions.state import Columns, RowColumns, WindowFunctionsState
 from penstock.sql.plan.output import schema_of
@@ -38,7 +41,9 @@ class WindowFunctionsAt(TableAnswer):
     reader: Callable[[], LogReader]
     fresh: Callable[[], LogReader]  # a reader with a new list of the log's files
     locked: Callable[[], AbstractContextManager[AnswerStore]]
+    watermark_us: int | None = None
     _answer: pa.Table | None = field(default=None)
+    _times: Ids | None = field(default=None)  # of the rows of the answer, where nothing else sorts them
 
     @property
     def now_us(self) -> int | None:
@@ -56,6 +61,26 @@ class WindowFunctionsAt(TableAnswer):
         if self._answer is None:
             self._answer = sorted_rows(self._found(), self.plan.sorted)
         return self._answer
+
+    @property
+    def final_to_us(self) -> int | None:
+        """Where the plan says that rows become final: with nothing but LAG, and a BEGIN that does not move."""
+        instant = expect(SelectAt, self.below).instant
+        span = instant.range()
+        return final_inside(instant.window, self.watermark_us, span[1] if span is not None else None)
+
+    def final_rows(self) -> pa.Table:
+        return self._rows_before_final_to(-FOREVER)
+
+    def rows_made_final(self, before: AnswerAt) -> pa.Table:
+        was = expect(WindowFunctionsAt, before).final_to_us
+        return self._rows_before_final_to(was if was is not None else -FOREVER)
+
+    def _rows_before_final_to(self, low: int) -> pa.Table:
+        answer, until = self.answer(), self.final_to_us
+        assert self._times is not None
+        inside = (self._times >= low) & (self._times < (until if until is not None else -FOREVER))
+        return answer.filter(pa.array(inside))
 
     def _positions(self) -> Ids:
         """The rows, in log order."""
@@ -100,6 +125,7 @@ class WindowFunctionsAt(TableAnswer):
         if plan.qualify is not None:
             kept = pa.array(np.flatnonzero(evaluate_mask(plan.qualify, columns, count)))
             columns, count = {name: column.take(kept) for name, column in columns.items()}, len(kept)
+        self._times = columns[TIME_COLUMN].cast(pa.int64()).to_numpy()
         arrays = [evaluate(output.expr, columns, count) for output in outputs]
         return pa.Table.from_arrays(arrays, schema=schema_of(outputs))
 

@@ -474,6 +474,7 @@ class AggregatePlan(KernelPlan):
     picking: CorrelatedGroups | None = None  # of a correlated aggregate with keys or panes
     scalars: tuple[ScalarSubquery, ...] = ()  # their values stand in `outputs`, `having` and `sorted`
     unnest: Expr | None = None
+    landmarks: bool = False  # panes begin at the times that the only subquery gives
     by: tuple[Expr, ...] = ()  # one where a function sees a series per value of it: cells have it as a further key
     beside: tuple[StreamClock, ...] = ()  # other streams that hold back its NOW, as in a branch of UNION ALL
 
@@ -520,7 +521,7 @@ class AggregatePlan(KernelPlan):
     def is_answer_only(self) -> bool:
         """Whether no text of Spark SQL says what it does, so that readers have only its answer."""
         per_window = self.picking is not None and self.picking.per_window
-        return per_window or any(call.is_answer_only for call in self.aggregates)
+        return per_window or self.landmarks or any(call.is_answer_only for call in self.aggregates)
 
     @property
     def is_approximate(self) -> bool:
