@@ -62,7 +62,8 @@ class Costs:
         self._conditions: Cache[ConditionKey, FactorFigures] = Cache(most=_CONDITIONS_MOST)
         self._sharing: Ints = np.empty(0, np.int64)  # places of those that take part in cycles
         self.users: dict[UnitKey, list[int]] = {}  # replaced as a whole
-        self._whole: dict[int, int] = {}  # by branch, the query that it belongs to and that its costs count for
+        self._branches: Ints = np.empty(0, np.int64)  # ascending, and the queries that their costs count for
+        self._whole: Ints = np.empty(0, np.int64)
         self._version: int | None = None
         self._defined: int | None = None
 
@@ -73,8 +74,10 @@ class Costs:
         with self._lock:
             if store.defined != self._defined:
                 known = store.state.queries_by_id
-                self._whole = {q: whole for q, query in known.items() if (whole := query.branch_of) is not None}
-                queries = np.array(sorted(known.keys() - self._whole.keys()), np.int64)
+                whole = {q: query.branch_of for q, query in known.items() if query.branch_of is not None}
+                self._branches = np.array(sorted(whole), np.int64)
+                self._whole = np.array([whole[q] for q in self._branches.tolist()], np.int64)
+                queries = np.array(sorted(known.keys() - whole.keys()), np.int64)
                 sums = np.zeros((len(queries), _FIGURES))
                 if len(self._queries) and len(queries):
                     here, there = _common(queries, self._queries)
@@ -82,7 +85,7 @@ class Costs:
                 self._queries, self._sums, self.users = queries, sums, users_of_units(store)
                 self._defined = store.defined
             running = (q for q, answer in store.answers.items() if not answer.paused and not answer.sleeping)
-            sharing = sorted({self._whole.get(q, q) for q in running})
+            sharing = np.unique(self._charged(np.array(list(running), np.int64)))
             self._sharing, self._version = np.searchsorted(self._queries, sharing), store.state.position
 
     def note_cycle(self, record: CommitRecord, work: Work, fold_ms: float = 0.0) -> None:
@@ -139,11 +142,18 @@ class Costs:
         at = int(np.searchsorted(self._queries, query_id))
         return at if at < len(self._queries) and self._queries[at] == query_id else None
 
+    def _charged(self, queries: Ints) -> Ints:
+        """The queries that costs count for: of a branch the one that it belongs to."""
+        if not len(self._branches):
+            return queries
+        charged = queries.copy()
+        here, there = _common(queries, self._branches)
+        charged[here] = self._whole[there]
+        return charged
+
     def _add(self, queries: Ints, values: Ints | Floats, column: int) -> None:
         if len(queries) and len(self._queries):
-            if self._whole:
-                queries = np.array([self._whole.get(q, q) for q in queries.tolist()], np.int64)
-            here, there = _common(queries, self._queries)
+            here, there = _common(self._charged(queries), self._queries)
             np.add.at(self._sums[:, column], there, values[here])
 
     def cycles(self) -> list[dict[str, Any]]:
