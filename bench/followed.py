@@ -56,15 +56,13 @@ def compare(report: Report, count: int, rate: int, pairs: int, seconds: float) -
     return compared
 
 
-def run(
-    count: int, rate: int, seconds: float, followed: bool, options: str = "", asks_per_s: float = 0.0
-) -> dict[str, Any]:
+def run(count: int, rate: int, seconds: float, followed: bool, asks_per_s: float = 0.0) -> dict[str, Any]:
     """One server: history, a warm-up with the subscribers already there, and the load.
 
-    `options` are more options of the table; `asks_per_s` is how often a random query is asked besides.
+    `asks_per_s` is how often a random query is asked besides.
     """
     with Server() as server:
-        set_up(server, options)
+        set_up(server)
         names = [f"q{number}" for number in range(count)]
         register(server, list(zip(names, (chosen.sql() for chosen in aggregates(count, SEED)), strict=True)))
         origin_us = int(time.time()) * 1_000_000

@@ -10,7 +10,6 @@ import argparse
 import math
 import os
 import re
-import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +23,7 @@ import pyarrow as pa
 from bench.generator import percentile
 from bench.join_workload import arrow_stream
 from bench.queries_server import cycle_figures, cycles_after, register
-from bench.report import Report, commit_now
+from bench.report import Report, command_of, commit_now
 from bench.scale.server import settle
 from bench.server import Server
 from bench.statistics_aggregates import push
@@ -185,7 +184,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seconds", type=float, default=SECONDS, help="how long is measured")
     parser.add_argument("--history-step", type=int, default=1, help="seconds between two readings of the history")
     options = parser.parse_args(arguments)
-    command = " ".join(["python", "-m", "bench.mining_engine", *sys.argv[1:]])
+    command = command_of("bench.mining_engine")
     report = Report("mining", f"{SENSORS} sensors at 1/s, six functions, each followed", keep=True)
     found, loads = [], []
     for _ in range(options.runs):

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import statistics
 import subprocess
+import sys
 import time
-from collections.abc import Sequence
+import traceback
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -148,12 +151,14 @@ class Report:
     def say(self, text: str) -> None:
         self._console.print(f"[dim]{time.monotonic() - self._began:6.0f} s[/dim]  {text}")
 
-    def put(self, name: str, value: float | None, rows: int = 0) -> None:
-        self.values[name] = None if value is None else round(float(value), 3)
+    def put(self, name: str, value: float | None, rows: int = 0, digits: int = 3) -> None:
+        self.values[name] = None if value is None else round(float(value), digits)
         self.rows += rows
         self.say(f"{name} = {self.values[name]}")
 
-    def put_runs(self, name: str, found: Sequence[float | None], loads: Sequence[float] = (), **origin: Any) -> None:
+    def put_runs(
+        self, name: str, found: Sequence[float | None], loads: Sequence[float] = (), digits: int = 3, **origin: Any
+    ) -> None:
         """The median of all runs as the figure, and beside it every run, the load before it, and its origin: commit and command.
 
         Runs of the same origin that the file has already count, too. Those of another one stay in it as earlier ones.
@@ -162,9 +167,9 @@ class Report:
         earlier = known.pop("earlier", [])
         if known and any(known.get(key) != value for key, value in origin.items()):
             known, earlier = {}, [*earlier, known]
-        runs = [*known.get("runs", ()), *(None if value is None else round(float(value), 3) for value in found)]
+        runs = [*known.get("runs", ()), *(None if value is None else round(float(value), digits) for value in found)]
         good = [value for value in runs if value is not None]
-        self.put(name, statistics.median(good) if good else None)
+        self.put(name, statistics.median(good) if good else None, digits=digits)
         self.runs[name] = {"runs": runs, "load_before": [*known.get("load_before", ()), *loads], **origin}
         if earlier:
             self.runs[name]["earlier"] = earlier
@@ -174,6 +179,28 @@ class Report:
         self.say(f"[bold red]{part} failed:[/bold red] {failure}")
         told = {"error": f"{type(failure).__name__}: {failure}"[:2000], "load_before": load, **origin}
         self.failures.setdefault(part, []).append(told)
+
+    def measure_parts(
+        self, parts: Mapping[str, Callable[[], Mapping[str, float | None]]], runs: int, module: str
+    ) -> list[str]:
+        """Run each part so often, and save after each run; the parts of which a run failed: the others are measured all the same."""
+        origin: dict[str, Any] = {"commit": commit_now(), "command": command_of(module)}
+        failed = []
+        for name, part in parts.items():
+            for _ in range(runs):
+                load = round(os.getloadavg()[0], 2)
+                self.say(f"[bold]{name}")
+                try:
+                    found = part()
+                except Exception as failure:
+                    self.say(traceback.format_exc()[-2000:])
+                    self.put_failure(name, failure, load, **origin)
+                    failed.append(name)
+                else:
+                    for key, value in found.items():
+                        self.put_runs(key, [value], [load], **origin)
+                self.save()
+        return failed
 
     def save(self) -> Path:
         whole = {
@@ -240,6 +267,11 @@ class Report:
 def commit_now() -> str:
     done = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
     return done.stdout.strip()
+
+
+def command_of(module: str) -> str:
+    """What started this run."""
+    return " ".join(["python", "-m", module, *sys.argv[1:]])
 
 
 def aim_of(name: str) -> str:

@@ -78,9 +78,8 @@ def run(report: Report, server: Server, chosen: Sequence[Aggregate], rate: int, 
     }
 
 
-def set_up(server: Server, options: str = "") -> None:
-    """`options` are more options of the table."""
-    server.sql(TABLE.replace("'valid'", f"'valid'{options}"))
+def set_up(server: Server) -> None:
+    server.sql(TABLE)
     server.sql(inserts())
     register(server, [("markers", MARKERS)])
 

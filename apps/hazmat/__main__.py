@@ -24,12 +24,13 @@ from apps.hazmat.hypotheses import build_hypotheses
 from apps.hazmat.reading import suro
 from apps.hazmat.spectrum import Spectrum
 from apps.hazmat.split import BACKGROUND
-from apps.hazmat.statements import QUERIES, Site, functions, insert_actions, insert_detectors, tables
+from apps.hazmat.statements import QUERIES, Site, create_sink, functions, insert_actions, insert_detectors, tables
 from penstock.cli.demo import free_port, running_server
-from penstock.client import Connection
+from penstock.client import Answer, Connection
 from penstock.errors import PenstockError
 
 REFRESH_S = 0.5
+PATIENCE_S = 120.0
 SEED = 1
 SIMULATED_S = 1000.0
 """Length of the simulated background run of each detector."""
@@ -43,6 +44,7 @@ def watch(
     background: Annotated[Path | None, typer.Option(help="Background run; without it one is simulated.")] = None,
     seconds: Annotated[float | None, typer.Option(help="Stop by itself after this long.")] = None,
     port: Annotated[int, typer.Option(help="Port of the page.")] = 8490,
+    webhook: Annotated[str, typer.Option(help="URL that alarms are sent to; without it they go to files.")] = "",
     plain: Annotated[bool, typer.Option("--plain", help="Print a line per decision instead of a page.")] = False,
 ) -> None:
     """Decide about simulated boxes from real gamma counts, and show the decisions. Not a certified instrument."""
@@ -53,7 +55,7 @@ def watch(
         with tempfile.TemporaryDirectory(prefix="penstock-hazmat-", ignore_cleanup_errors=True) as folder:
             run = background or simulate_background(Path(folder) / "background.json", SEED)
             read_background(run)  # refused before anything starts
-            site = Site(str(run.resolve()), SEED)
+            site = Site(str(run.resolve()), SEED, webhook=webhook)
             with connected(server, Path(folder) / "data", progress) as connection:
                 set_up(connection, site)
                 follower = Follower(connection)
@@ -137,17 +139,30 @@ def connected(server: str, data: Path, progress: Console) -> Iterator[Connection
 
 
 def set_up(connection: Connection, site: Site, simulated: bool = True) -> None:
-    """Tables, functions and queries; what is there already stays. Detectors that are not simulated wait for pushed bursts."""
+    """Tables, functions, queries and the sink of alarms; what is there already stays. Detectors that are not simulated wait for pushed bursts."""
     known = {query["name"] for query in connection.queries()}
-    connection.sql(tables(site))
-    if not connection.sql("SELECT finding FROM actions").rows():
-        connection.sql(insert_actions())
-        connection.sql(insert_detectors(simulated))
+    ask(connection, tables(site))
+    if not ask(connection, "SELECT finding FROM actions").rows():
+        ask(connection, insert_actions())
+        ask(connection, insert_detectors(simulated))
     if "verdicts" not in known:
-        connection.sql(functions(site))
+        ask(connection, functions(site))
     for name, text in QUERIES.items():
         if name not in known:
-            connection.sql(text)
+            ask(connection, text)
+    ask(connection, create_sink(site))
+
+
+def ask(connection: Connection, text: str) -> Answer:
+    """Run statements again until a cycle has taken in what was defined before them: on a busy machine the first ones take long."""
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            return connection.sql(text)
+        except PenstockError as problem:
+            if problem.condition != "not_ready" or time.monotonic() > deadline:
+                raise
+            time.sleep(REFRESH_S)
 
 
 def print_decisions(follower: Follower, seconds: float | None) -> None:

@@ -48,3 +48,8 @@ def read_background(path: Path) -> Array:
             f"the background run of {', '.join(short)} is shorter than {SHORTEST_S / 60:g} minutes; {HINT}"
         )
     return np.asarray(rates.mean(axis=0), dtype=np.float64)
+
+
+def detectors_of(path: Path) -> frozenset[str]:
+    """The detectors of which a background run is known."""
+    return frozenset(json.loads(path.read_text()))

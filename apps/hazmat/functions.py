@@ -1,6 +1,7 @@
 """The functions that SQL calls, over Arrow arrays: a burst in bins, and the verdict about all bursts of a box.
 
-A burst that cannot be used makes a fault of its box and of no other. A missing background run fails the call, with a hint.
+A burst that cannot be used, and one of a detector without a background run, make a fault of their box and of no other. Where a site
+has no background run at all, the call fails with a hint.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from apps.hazmat.background import read_background
+from apps.hazmat.background import HINT, detectors_of, read_background
 from apps.hazmat.decision import ALARM, FAULT, MORE, NOT_YET, Rules, Verdicts, decide
 from apps.hazmat.hypotheses import Hypotheses, build_hypotheses
 from apps.hazmat.peaks import peaks
 from apps.hazmat.spectrum import BINS, CHANNELS, Array, to_bins
 
-BURST = "STRUCT<at: TIMESTAMP, live_s: DOUBLE, channels: INT, bins: ARRAY<DOUBLE>>"
+BURST = "STRUCT<detector: TEXT, at: TIMESTAMP, live_s: DOUBLE, channels: INT, bins: ARRAY<DOUBLE>>"
 VERDICT = (
     "STRUCT<verdict: TEXT, finding: TEXT, confidence: DOUBLE, after_s: DOUBLE, predicted_s: DOUBLE, log_m: DOUBLE, log_safe: DOUBLE, "
     "live_s: DOUBLE, bins: ARRAY<DOUBLE>>"
@@ -29,7 +30,9 @@ _GRAIN = float(1 << 20)
 """Bins are multiples of 1 / _GRAIN, so that their sums are exact and the same in every order."""
 
 
-def make_bursts(counts: pa.Array, live_s: pa.Array, at: pa.Array, calibration: tuple[pa.Array, ...]) -> dict[str, Any]:
+def make_bursts(
+    detector: pa.Array, counts: pa.Array, live_s: pa.Array, at: pa.Array, calibration: tuple[pa.Array, ...]
+) -> dict[str, Any]:
     """Bursts of any detectors in bins. A burst of a wrong length, or without a calibration, has no bins."""
     lengths = np.asarray(counts.value_lengths().fill_null(0))
     a0, a1, a2 = (np.asarray(part.fill_null(np.nan), dtype=np.float64) for part in calibration)
@@ -42,7 +45,8 @@ def make_bursts(counts: pa.Array, live_s: pa.Array, at: pa.Array, calibration: t
             found = np.round(to_bins(table, a0[rows], a1[rows], a2[rows]) * _GRAIN) / _GRAIN
             for row, values in zip(rows, found, strict=True):
                 bins[row] = values.tolist()
-    return {"at": at, "live_s": live_s, "channels": lengths, "bins": pa.array(bins, pa.list_(pa.float64()))}
+    spectra = {"channels": lengths, "bins": pa.array(bins, pa.list_(pa.float64()))}
+    return {"detector": detector, "at": at, "live_s": live_s, **spectra}
 
 
 def judge(bursts: pa.Array, detectors: pa.Array, background: str, a_min: float, max_s: float) -> dict[str, Any]:
@@ -51,9 +55,9 @@ def judge(bursts: pa.Array, detectors: pa.Array, background: str, a_min: float, 
     Bursts are looked at in the order of their times, one time after the other. So the answer is a function of the bursts alone,
     however many of them come at once, and is the same after a restart.
     """
-    site = _hypotheses(background, Path(background).stat().st_mtime_ns if Path(background).exists() else 0)
+    site, known = _site(background, Path(background).stat().st_mtime_ns if Path(background).exists() else 0)
     rules = Rules(a_min=a_min, max_s=max_s)
-    boxes = [_course(box) for box in bursts.to_pylist()]
+    boxes = [_course(box, known) for box in bursts.to_pylist()]
     good = [number for number, box in enumerate(boxes) if isinstance(box, Course)]
     courses = [box for box in boxes if isinstance(box, Course)]
     found: dict[str, list[Any]] = {name: [None] * len(boxes) for name in _NAMES}
@@ -100,8 +104,8 @@ class Course:
 _NAMES = ("verdict", "finding", "confidence", "after_s", "predicted_s", "log_m", "log_safe", "live_s", "bins")
 
 
-def _course(bursts: list[dict[str, Any]] | None) -> Course | str:
-    """The course of a box, or what is wrong with one of its bursts."""
+def _course(bursts: list[dict[str, Any]] | None, known: frozenset[str]) -> Course | str:
+    """The course of a box, or what is wrong with one of its bursts. `known`: the detectors with a background run."""
     if not bursts:
         return "no burst"
     for burst in bursts:
@@ -111,6 +115,8 @@ def _course(bursts: list[dict[str, Any]] | None) -> Course | str:
             return f"a spectrum of {burst['channels']} channels; detectors have {' or '.join(map(str, CHANNELS))}"
         if not (burst["live_s"] or 0) > 0:
             return "a burst without live seconds"
+        if burst["detector"] not in known:
+            return f"there is no background run of detector {burst['detector']}; {HINT}"
     at = np.array([burst["at"] for burst in bursts])
     return Course(at, np.array([b["live_s"] for b in bursts]), np.array([b["bins"] for b in bursts]).reshape(-1, BINS))
 
@@ -139,6 +145,7 @@ def _first_decision(looks: Verdicts, rows: slice, course: Course, detectors: flo
 
 
 @functools.lru_cache(maxsize=4)
-def _hypotheses(background: str, _changed: int) -> Hypotheses:
-    """Those of a site, read again when its background run has changed."""
-    return build_hypotheses(read_background(Path(background)))
+def _site(background: str, _changed: int) -> tuple[Hypotheses, frozenset[str]]:
+    """The hypotheses of a site and its detectors, read again when its background run has changed."""
+    path = Path(background)
+    return build_hypotheses(read_background(path)), detectors_of(path)

@@ -14,7 +14,10 @@ from apps.hazmat.split import MATERIALS, TEST_BACKGROUND
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """How a site is set up: its background run, the weakest threat that matters, and how long a box may take."""
+    """How a site is set up: its background run, the weakest threat that matters, and how long a box may take.
+
+    `webhook`: the URL that alarms are sent to; without one they go to files.
+    """
 
     background: str
     seed: int = 1
@@ -22,6 +25,7 @@ class Site:
     period_s: int = 20
     a_min: float = 8.0
     max_s: float = 18.0
+    webhook: str = ""
 
 
 def tables(site: Site) -> str:
@@ -43,10 +47,10 @@ CREATE TABLE IF NOT EXISTS decisions (
 def functions(site: Site) -> str:
     quoted = repr(site.background)
     return f"""
-CREATE OR REPLACE FUNCTION burst(counts ARRAY<INT>, live_s DOUBLE, at TIMESTAMP, a0 DOUBLE, a1 DOUBLE, a2 DOUBLE)
+CREATE OR REPLACE FUNCTION burst(detector TEXT, counts ARRAY<INT>, live_s DOUBLE, at TIMESTAMP, a0 DOUBLE, a1 DOUBLE, a2 DOUBLE)
   RETURNS {BURST} LANGUAGE python VECTORISED AS $$
     from apps.hazmat.functions import make_bursts
-    return make_bursts(counts, live_s, at, (a0, a1, a2))
+    return make_bursts(detector, counts, live_s, at, (a0, a1, a2))
 $$;
 CREATE OR REPLACE FUNCTION judge(bursts ARRAY<{BURST}>, detectors INT) RETURNS {VERDICT} LANGUAGE python VECTORISED AS $$
     from apps.hazmat.functions import judge as run
@@ -64,14 +68,27 @@ QUERIES = {
   SELECT v.box, v.since, v.last, v.d.verdict, v.d.finding, v.d.confidence, v.d.after_s, v.d.predicted_s, v.d.log_m, v.d.log_safe,
          v.d.live_s, v.d.bins, a.action
   FROM (SELECT box, MIN(ts) AS since, MAX(ts) AS last,
-               judge(ARRAY_AGG(burst(counts, live_s, ts, a0, a1, a2)), CAST(COUNT(DISTINCT detector) AS INT)) AS d
+               judge(ARRAY_AGG(burst(detector, counts, live_s, ts, a0, a1, a2)), CAST(COUNT(DISTINCT detector) AS INT)) AS d
         FROM detectors GROUP BY box BEGIN (NOW - 10 MINUTES) END (NOW)) v
   LEFT JOIN actions a ON a.finding = v.d.finding;""",
     "sides": """CREATE QUERY sides AS
   SELECT l.box, AVG(l.total) AS left_counts, AVG(r.total) AS right_counts FROM detectors l, detectors r
   WINDOW(l, r) = 2 SECONDS WHERE l.box = r.box AND l.side = 'left' AND r.side = 'right'
   GROUP BY l.box BEGIN (NOW - 10 MINUTES) END (NOW);""",
+    "alarms": "CREATE QUERY alarms AS SELECT box, finding, confidence, action FROM verdicts WHERE verdict = 'alarm';",
 }
+
+
+def create_sink(site: Site) -> str:
+    """Alarms go to files below the server's data folder, or to a webhook."""
+    target = "files (folder = 'alarms', max_age = 10 SECONDS)"
+    if site.webhook:
+        target = f"webhook (url = {quoted_text(site.webhook)})"
+    return f"CREATE SINK IF NOT EXISTS alarms_out FOR alarms TO {target};"
+
+
+def quoted_text(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
 
 
 INSERT_DECISION = "INSERT INTO decisions VALUES ($1, $2, $3, $4, $5)"

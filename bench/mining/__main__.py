@@ -8,10 +8,9 @@ out stay as they were.
 from __future__ import annotations
 
 import argparse
-import os
 import sys
-import traceback
 from collections.abc import Callable
+from functools import partial
 
 from bench.mining import Figures
 from bench.mining.anomalies_nab import measure_anomalies
@@ -22,7 +21,7 @@ from bench.mining.matches import measure_matches
 from bench.mining.patterns import measure_patterns
 from bench.mining.periods import measure_periods
 from bench.mining.sequences import measure_sequences
-from bench.report import Report, commit_now
+from bench.report import Report
 
 PARTS: dict[str, Callable[[Report], Figures]] = {
     "anomalies": measure_anomalies,
@@ -37,24 +36,8 @@ PARTS: dict[str, Callable[[Report], Figures]] = {
 
 
 def measure(report: Report, names: list[str], runs: int) -> list[str]:
-    """The parts of which a run failed: the others are measured all the same."""
-    origin = {"commit": commit_now(), "command": " ".join(["python", "-m", "bench.mining", *sys.argv[1:]])}
-    failed = []
-    for name in names:
-        for _ in range(runs):
-            load = round(os.getloadavg()[0], 2)
-            report.say(f"[bold]{name}")
-            try:
-                found = PARTS[name](report)
-            except Exception as failure:  # the other parts are measured all the same
-                report.say(traceback.format_exc()[-2000:])
-                report.put_failure(name, failure, load, **origin)
-                failed.append(name)
-            else:
-                for key, value in found.items():
-                    report.put_runs(key, [value], [load], **origin)
-            report.save()
-    return failed
+    """The parts of which a run failed."""
+    return report.measure_parts({name: partial(PARTS[name], report) for name in names}, runs, "bench.mining")
 
 
 def parsed(arguments: list[str] | None = None) -> argparse.Namespace:

@@ -7,38 +7,18 @@ the load of the machine before each run; figures of parts that were left out sta
 from __future__ import annotations
 
 import argparse
-import os
-import subprocess
 import sys
+from functools import partial
 
-import httpx
-
-from bench.quality import Figures, parts
-from bench.report import Report, commit_now
+from bench.quality import parts
+from bench.report import Report
 
 
 def measure(report: Report, options: argparse.Namespace) -> list[str]:
-    """The parts of which a run failed: the others are measured all the same."""
-    command = " ".join(["python", "-m", "bench.quality", *sys.argv[1:]])
+    """The parts of which a run failed."""
     options.say = report.say
-    known, failed = parts(), []
-    for name in options.names:
-        found: list[Figures] = []
-        loads: list[float] = []
-        for _ in range(options.runs):
-            load = round(os.getloadavg()[0], 2)
-            try:
-                found.append(known[name](options))
-                loads.append(load)
-            except (RuntimeError, httpx.HTTPError, subprocess.CalledProcessError) as failure:
-                report.say(f"[bold red]{name} failed:[/bold red] {failure}")
-                failed.append(name)
-        for key in dict.fromkeys(key for run in found for key in run):
-            report.put_runs(
-                key, [run.get(key) for run in found], commit=commit_now(), command=command, load_before=loads
-            )
-        report.save()
-    return failed
+    chosen = {name: partial(parts()[name], options) for name in options.names}
+    return report.measure_parts(chosen, options.runs, "bench.quality")
 
 
 def parsed(arguments: list[str] | None = None) -> argparse.Namespace:

@@ -8,11 +8,11 @@ ends with an error is under `failures`, and the others go on.
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Callable
+from functools import partial
 
-from bench.report import Report, commit_now
+from bench.report import Report
 from bench.scale import Figures
 from bench.scale.followed import measure_followed
 from bench.scale.month import DAYS as MONTH_DAYS
@@ -38,22 +38,9 @@ PARTS: dict[str, Callable[[Callable[[str], None], argparse.Namespace], Figures]]
 
 
 def measure(report: Report, names: list[str], options: argparse.Namespace) -> list[str]:
-    """The parts of which a run failed: the others are measured all the same."""
-    origin = {"commit": commit_now(), "command": " ".join(["python", "-m", "bench.scale", *sys.argv[1:]])}
-    failed = []
-    for name in names:
-        for _ in range(options.runs):
-            load = round(os.getloadavg()[0], 2)
-            try:
-                found = PARTS[name](report.say, options)
-            except Exception as failure:  # the other parts are measured all the same
-                report.put_failure(name, failure, load, **origin)
-                failed.append(name)
-            else:
-                for key, value in found.items():
-                    report.put_runs(key, [value], [load], **origin)
-            report.save()
-    return failed
+    """The parts of which a run failed."""
+    chosen = {name: partial(PARTS[name], report.say, options) for name in names}
+    return report.measure_parts(chosen, options.runs, "bench.scale")
 
 
 def parsed(arguments: list[str] | None = None) -> argparse.Namespace:

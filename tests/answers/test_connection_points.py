@@ -177,6 +177,7 @@ def test_explain_says_where_results_are_kept(pipe: Pipe) -> None:
     pipe.db.execute("CREATE QUERY kept KEEP 20 MINUTES AS SELECT seq FROM probes BEGIN (NOW - 1 MINUTE) END (NOW)")
     told = pipe.db.execute("EXPLAIN kept").table.column(0).to_pylist()
     assert "  keeps 20m for new subscribers: kept by the log" in told
+    assert "  state: bounded: the readings inside the window, and those of 20m before it" in told
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from apps.hazmat.__main__ import show_page, simulate_background
 from apps.hazmat.actions import recommend
+from apps.hazmat.belt import SIDES
 from apps.hazmat.boxes import Content, strength_for, thin_bursts
 from apps.hazmat.follow import Boxes
 from apps.hazmat.functions import BURST, judge, make_bursts
@@ -28,7 +29,8 @@ def verdict(box: str, bursts: Any, background: str) -> dict[str, Any]:
     rows = bursts.reshape(-1, bursts.shape[-1])
     at = pa.array(np.repeat(np.arange(len(bursts)), bursts.shape[1]) * 1_000_000, pa.timestamp("us", tz="UTC"))
     calibration = tuple(pa.array(np.full(len(rows), value)) for value in suro()[1].calibration)
-    made = make_bursts(pa.array(rows.tolist()), pa.array(np.ones(len(rows))), at, calibration)
+    sides = pa.array([*SIDES] * len(bursts))
+    made = make_bursts(sides, pa.array(rows.tolist()), pa.array(np.ones(len(rows))), at, calibration)
     columns = [pa.array(column).to_pylist() for column in made.values()]
     whole = [dict(zip(made, row, strict=True)) for row in zip(*columns, strict=True)]
     found = judge(pa.array([whole], parse_type(f"ARRAY<{BURST}>").to_arrow()), pa.array([4]), background, 8.0, 18.0)

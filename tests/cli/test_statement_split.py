@@ -63,6 +63,7 @@ def test_nothing_is_lost_or_invented(script: str) -> None:
         ("subscribe Gas_Alarm with changes", SubscribeTo("gas_alarm", True, None)),
         ('SUBSCRIBE "Gas" FROM CYCLE 12', SubscribeTo("Gas", False, 12)),
         ("SUBSCRIBE a FROM CYCLE 3 WITH CHANGES", SubscribeTo("a", True, 3)),
+        ("SUBSCRIBE a FINAL FROM CYCLE 3", SubscribeTo("a", False, 3, 12)),
         ("SUBSCRIBE a -- please\n WITH CHANGES", SubscribeTo("a", True, None)),
         ("SELECT 1", None),
         ("SUBSCRIBE", None),

@@ -244,6 +244,14 @@ def test_names_are_quoted_in_paths(db: Connection, database: FakeDatabase) -> No
     assert db.describe_query("a b?")["name"] == "a b?"
 
 
+def test_a_subscription_asks_for_final_rows(db: Connection, database: FakeDatabase) -> None:
+    database.commit("gas_alarm", 1)
+    for wanted in (False, True):
+        next(db.subscribe("gas_alarm", final=wanted))
+        next(db.query("gas_alarm").subscribe(final=wanted))
+    assert database.asked_final == [False, False, True, True]
+
+
 def test_a_subscription_yields_changes_in_order(db: Connection, database: FakeDatabase) -> None:
     for cycle in (1, 2, 3):
         database.commit("gas_alarm", cycle)

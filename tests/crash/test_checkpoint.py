@@ -84,7 +84,7 @@ class Frame:
     """What Spark hands to foreachBatch."""
 
     def __init__(self, start: Offset, end: Offset) -> None:
-        self._header = orjson.dumps({"start": start.to_json(), "end": end.to_json()})
+        self._header = orjson.dumps({"start": start.to_json(), "end": end.to_json(), "tasks": 1})
 
     def toArrow(self) -> pa.Table:
         rows = [[0], ["cycle"], [0], [0], [self._header]]

@@ -193,6 +193,31 @@ def test_an_order_drawn_for_each_block_gives_the_same_answers(rows: Rows, asked:
         assert agrees(found[number], rows.expected(static, condition)), str(condition)
 
 
+@settings(max_examples=examples(150), deadline=None)
+@given(batches(80), conditions(3))
+def test_a_function_sees_exactly_the_rows_that_are_undecided_without_it(rows: Rows, asked: Expr) -> None:
+    asked = with_only(asked, "f")
+    answers = rows.given["f"]
+    rows.given["f"] = [RAISES] * rows.count
+    undecided = {
+        ("f", row) for row in range(rows.count) if True in (values := rows.possible(asked, row)) and values != {True}
+    }
+    rows.given["f"] = [value if value != RAISES else None for value in answers]
+    list(PredicateIndex([(1, None, asked)], rows.functions).match(rows.columns, rows.vids, rows.versions))
+    assert set(rows.seen) == undecided and set(rows.seen.values()) <= {1}, str(asked)
+
+
+def with_only(expr: Expr, name: str) -> Expr:
+    """The condition with one function in place of all of them."""
+    if isinstance(expr, UserCall):
+        return CALLS[name]
+    return (
+        Call(expr.operation, tuple(with_only(a, name) for a in expr.arguments), BOOLEAN)
+        if isinstance(expr, Call)
+        else expr
+    )
+
+
 def test_false_absorbs_an_error_and_true_or_unknown_do_not() -> None:
     f, g = CALLS["f"], CALLS["g"]
     both, either = all_of(f, g), Call("or", (f, g), BOOLEAN)
@@ -228,6 +253,32 @@ def test_a_function_sees_what_any_query_needs_once_and_no_row_of_other_sensors()
     list(index.match(rows.columns, rows.vids, rows.versions))
     needed = {row for row in range(600) if sensors[row] == 1 or row % 5 == 4}
     assert set(rows.seen) == {("f", row) for row in needed} and set(rows.seen.values()) == {1}
+
+
+def test_queries_of_single_sensors_with_and_without_functions_stand_side_by_side() -> None:
+    sensors, count = 200, 12_800
+    vids = np.random.default_rng(3).integers(0, sensors, count).tolist()
+    rows = Rows({"f": [row % 3 == 0 for row in range(count)]}, [row % 4 for row in range(count)], vids)
+    rows.versions = pa.table({"sensor": pa.array(range(sensors), pa.int32())})
+    queries: list[tuple[int, Expr | None, Expr | None]] = []
+    for sensor in range(sensors):
+        static = Call("eq", (SENSOR, Literal(sensor, INT)), BOOLEAN)
+        conditions = [
+            above(1),
+            all_of(CALLS["f"], above(2)),
+            None,
+            all_of(above(0), Call("or", (LIKE, CALLS["f"]), BOOLEAN)),
+        ]
+        queries += [(sensor * 4 + place, static, condition) for place, condition in enumerate(conditions)]
+    found = rows.answers(queries)
+    own: dict[int, list[int]] = {sensor: [] for sensor in range(sensors)}
+    for row, sensor in enumerate(vids):
+        own[sensor].append(row)
+    for sensor in range(sensors):
+        assert found[sensor * 4] == [row for row in own[sensor] if row % 4 > 1]
+        assert found[sensor * 4 + 1] == [row for row in own[sensor] if row % 4 > 2 and row % 3 == 0]
+        assert found[sensor * 4 + 2] == own[sensor]
+        assert found[sensor * 4 + 3] == [row for row in own[sensor] if row % 4 > 0 and (row % 2 == 0 or row % 3 == 0)]
 
 
 def test_comparisons_of_one_call_are_told_apart_however_many_they_are() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from apps.hazmat.background import write_background
+from apps.hazmat.background import HINT, write_background
 from apps.hazmat.belt import SECOND, SIDES, Belt, bursts, truth
 from apps.hazmat.decision import ALARM, FAULT, MORE, Rules, decide
 from apps.hazmat.detector import Detector
@@ -17,12 +17,21 @@ from apps.hazmat.functions import BURST, PEAK, VERDICT, find_peaks, judge, make_
 from apps.hazmat.measure.outcome import site_hypotheses
 from apps.hazmat.reading import suro
 from apps.hazmat.spectrum import BINS
-from apps.hazmat.statements import INSERT_DECISION, QUERIES, Site, functions, insert_actions, insert_detectors, tables
+from apps.hazmat.statements import (
+    INSERT_DECISION,
+    QUERIES,
+    Site,
+    create_sink,
+    functions,
+    insert_actions,
+    insert_detectors,
+    tables,
+)
 from penstock.catalog.model import Function
 from penstock.expr.user_functions import compile_function
 from penstock.sensors.base import ReadResult
 from penstock.sql.parse import parse_script
-from penstock.types import DOUBLE, INT, TIMESTAMP, Field, parse_type
+from penstock.types import DOUBLE, INT, TEXT, TIMESTAMP, Field, parse_type
 from tests.support.manual_clock import ManualClock
 from tests.support.pipe import Pipe
 
@@ -46,13 +55,14 @@ def box_of(number: int, seconds: int = 18, scenario: str = "threats") -> list[di
     counts = bursts(Belt(scenario=scenario), number)[:seconds].reshape(-1, 256)
     at = np.repeat(np.arange(seconds), 4) * SECOND + BEGAN_US
     found = make_bursts(
+        pa.array([SIDES[row % 4] for row in range(len(counts))]),
         pa.array(counts.tolist()),
         pa.array(np.ones(len(counts))),
         pa.array(at, pa.timestamp("us", tz="UTC")),
         calibration(len(counts)),
     )
-    columns = [pa.array(found[name]).to_pylist() for name in ("at", "live_s", "channels", "bins")]
-    return [dict(zip(("at", "live_s", "channels", "bins"), row, strict=True)) for row in zip(*columns, strict=True)]
+    columns = [pa.array(column).to_pylist() for column in found.values()]
+    return [dict(zip(found, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
 def calibration(rows: int) -> tuple[pa.Array, ...]:
@@ -67,7 +77,8 @@ def judged(boxes: list[list[dict[str, object]]], background: str) -> list[dict[s
 
 def test_every_statement_is_read_by_the_parser() -> None:
     site = Site("background.json")
-    for text in (tables(site), functions(site), insert_detectors(), insert_actions(), *QUERIES.values()):
+    sinks = [create_sink(each) for each in (site, dataclasses.replace(site, webhook="https://alarms.example/it's"))]
+    for text in (tables(site), functions(site), insert_detectors(), insert_actions(), *QUERIES.values(), *sinks):
         assert parse_script(text)
 
 
@@ -139,15 +150,18 @@ def test_a_verdict_does_not_depend_on_the_order_of_bursts_or_on_other_boxes(back
 
 def test_a_burst_that_cannot_be_used_is_a_fault_of_its_box_only(background: str) -> None:
     at = pa.array([BEGAN_US], pa.timestamp("us", tz="UTC"))
-    short = make_bursts(pa.array([[1] * 255]), pa.array([1.0]), at, calibration(1))
+    left = pa.array(["left"])
+    short = make_bursts(left, pa.array([[1] * 255]), pa.array([1.0]), at, calibration(1))
     assert short["bins"].to_pylist() == [None] and short["channels"].tolist() == [255]
-    uncalibrated = make_bursts(pa.array([[1] * 256]), pa.array([1.0]), at, (pa.array([None], pa.float64()),) * 3)
+    uncalibrated = make_bursts(left, pa.array([[1] * 256]), pa.array([1.0]), at, (pa.array([None], pa.float64()),) * 3)
     good = box_of(3)
-    wrong = [*good[:8], {"at": good[8]["at"], "live_s": 1.0, "channels": 255, "bins": None}]
-    lost = [{"at": good[0]["at"], "live_s": 1.0, "channels": int(uncalibrated["channels"][0]), "bins": None}]
-    first, second, third = judged([wrong, good, lost], background)
+    wrong = [*good[:8], {**good[8], "channels": 255, "bins": None}]
+    lost = [{**good[0], "channels": int(uncalibrated["channels"][0]), "bins": None}]
+    strange = [*good[:8], {**good[8], "detector": "above"}]
+    first, second, third, fourth = judged([wrong, good, lost, strange], background)
     assert (first["verdict"], first["finding"]) == (FAULT, "a spectrum of 255 channels; detectors have 256 or 1024")
     assert (third["verdict"], third["finding"]) == (FAULT, "a detector without a calibration")
+    assert (fourth["verdict"], fourth["finding"]) == (FAULT, f"there is no background run of detector above; {HINT}")
     assert [second] == judged([good], background)
 
 
@@ -159,16 +173,19 @@ def test_without_a_background_run_no_box_is_judged(tmp_path: Path) -> None:
 def test_the_functions_give_what_their_types_say(background: str) -> None:
     burst_type = parse_type(BURST)
     parameters = (
+        Field("detector", TEXT),
         Field("counts", parse_type("ARRAY<INT>")),
         Field("live_s", DOUBLE),
         Field("at", TIMESTAMP),
         *(Field(name, DOUBLE) for name in ("a0", "a1", "a2")),
     )
-    body = "from apps.hazmat.functions import make_bursts\nreturn make_bursts(counts, live_s, at, (a0, a1, a2))"
+    body = (
+        "from apps.hazmat.functions import make_bursts\nreturn make_bursts(detector, counts, live_s, at, (a0, a1, a2))"
+    )
     make = compile_function(Function("burst", parameters, burst_type, body, vectorised=True))
     counts = pa.array(bursts(Belt(scenario="threats"), 3)[:5].reshape(-1, 256).tolist(), pa.list_(pa.int32()))
     at = pa.array([BEGAN_US + i // 4 * SECOND for i in range(20)], pa.timestamp("us", tz="UTC"))
-    found = make(counts, pa.array(np.ones(20)), at, *calibration(20))
+    found = make(pa.array([*SIDES] * 5), counts, pa.array(np.ones(20)), at, *calibration(20))
     assert found.type == burst_type.to_arrow() and len(found) == 20
     given = (Field("bursts", parse_type(f"ARRAY<{BURST}>")), Field("detectors", INT))
     text = f"from apps.hazmat.functions import judge as run\nreturn run(bursts, detectors, {background!r}, 8.0, 18.0)"

@@ -10,6 +10,7 @@ import pytest
 from apps.hazmat.decision import ALARM, MORE
 from apps.hazmat.hypotheses import Hypotheses
 from apps.hazmat.matching import CLASSES
+from apps.hazmat.measure.__main__ import Figures
 from apps.hazmat.measure.names import COLUMNS, matrix, measure_confusion, right_share, split_run
 from apps.hazmat.measure.outcome import follow, look, make_boxes, site_hypotheses, upper_limit
 from apps.hazmat.measure.rates import (
@@ -20,6 +21,7 @@ from apps.hazmat.measure.rates import (
     shortest_fixed_s,
 )
 from apps.hazmat.reading import radiacode_tools, suro
+from bench.report import Report
 
 
 @pytest.fixture(scope="module")
@@ -38,6 +40,14 @@ def test_the_first_decision_is_that_of_looking_every_second(hypotheses: Hypothes
             now for now, one in enumerate(verdicts, 1) if one.finding[0] == "Cs-137" and one.verdict[0] == ALARM
         )
         assert (found.name[box], found.named_second[box]) == ("Cs-137", named)
+
+
+def test_each_figure_has_its_commit_its_command_and_its_runs() -> None:
+    report = Report("hazmat", "figures that are not saved")
+    Figures(report).put("false_alarm_share", 0.0000234)
+    assert report.values["false_alarm_share"] == 0.00002
+    kept = report.runs["false_alarm_share"]
+    assert kept["runs"] == [0.00002] and kept["command"].startswith("python -m apps.hazmat.measure") and kept["commit"]
 
 
 def test_the_upper_limit_is_that_of_the_poisson_distribution() -> None:

@@ -167,7 +167,9 @@ class Scoring:
 def smoothed(series: Elements, i: int, asked: Scoring) -> Value:
     values = [series.values[k] for k in range(i - asked.smooth + 1, i + 1) if 0 <= k < len(series.values)]
     present = [value for value in values if value is not None]
-    return sum(present) / len(present) if present else None
+    if not present or min(present) == max(present):
+        return present[0] if present else None
+    return sum(present) / len(present)
 
 
 def rest(series: Elements, i: int, asked: Scoring) -> Value:

@@ -35,7 +35,7 @@ class Frame:
 
 
 def of_cycle(start: Offset, end: Offset) -> Frame:
-    payload = orjson.dumps({"start": start.to_json(), "end": end.to_json()})
+    payload = orjson.dumps({"start": start.to_json(), "end": end.to_json(), "tasks": 1})
     rows = [[0], ["cycle"], [0], [0], [payload]]
     return Frame(pa.table([pa.array(c, f.type) for c, f in zip(rows, RESULT_SCHEMA, strict=True)], RESULT_SCHEMA))
 

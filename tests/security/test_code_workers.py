@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
@@ -204,6 +207,34 @@ def test_what_a_body_starts_ends_with_its_process() -> None:
     left = [each for each in Path("/proc").glob("[0-9]*") if _session(each) == pid]
     assert not [each for each in left if _state(each) != "Z"]
     workers.close()
+
+
+SERVER = """
+import os, sys
+from penstock.expr.code_workers import CodeWorkers
+from penstock.sql.definitions import bind_create_function
+from penstock.sql.parse import parse_script
+workers = CodeWorkers()
+workers.configure(1, 0, 256)
+workers.check(bind_create_function(parse_script(sys.argv[1])[0]))
+print(*workers.idle_pids, flush=True)
+os._exit(9)
+"""
+
+
+def test_a_code_worker_ends_with_its_server() -> None:
+    """Also where its code has left a thread that would go on for ever."""
+    body = ENERGY.replace(
+        "def init()",
+        "import threading, time\nthreading.Thread(target=time.sleep, args=(10**6,)).start()\ndef init()",
+        1,
+    )
+    died = subprocess.run([sys.executable, "-c", SERVER, body], capture_output=True, text=True, check=False)
+    assert died.returncode == 9, died.stderr
+    deadline = time.monotonic() + 60
+    while _state(Path("/proc") / died.stdout.strip()) != "Z":
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 def _stat(process: Path) -> list[str]:

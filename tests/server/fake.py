@@ -89,6 +89,7 @@ class FakeDatabase:
         self.statements: list[tuple[str, Any]] = []
         self.owners: list[str | None] = []
         self.asked_as_of: list[int | str | None] = []
+        self.asked_final: list[bool] = []
         self.readings: list[dict[str, Any]] = []
         self.receipts: dict[str, IngestReceipt] = {}
         self.asked_tables: list[str] = []  # of each push, refused or not
@@ -193,6 +194,7 @@ class FakeDatabase:
         first = min(self.events.get(name, {0: None}))
         subscription = FakeSubscription(self, name, first if from_cycle is None else from_cycle)
         self.subscriptions.append(subscription)
+        self.asked_final.append(final)
         return subscription
 
     def commit(self, name: str, cycle: int, table: pa.Table = ANSWER) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from penstock.errors import PenstockError, expect
+from penstock.operators.union.aggregates.plan import UnionAggregatePlan
 from penstock.operators.union.plan import UnionPlan
 from penstock.sql.explain.notation import show
 from penstock.sql.parse import parse_script
-from penstock.sql.plan import JoinAggregatePlan, JoinPlan, Plan, SparkPlan, plan_from_json, plan_to_json
+from penstock.sql.plan import AggregatePlan, JoinAggregatePlan, JoinPlan, Plan, SparkPlan, plan_from_json, plan_to_json
 from penstock.sql.planning.planner import plan_query
 from penstock.sql.statements import Select
 from tests.sql.world import World
@@ -87,6 +89,33 @@ def test_a_full_join_is_a_left_join_and_the_rest_of_the_right_side(world: World)
     assert all(i.static_predicate is None for join in (left, rest) for i in join.inputs)
     assert [show(c) for c in left.conditions] == ["a.ppm > 3.0"]
     assert [show(c) for c in rest.conditions] == ["b.loop_id = 7"]
+
+
+UNITED = "FROM (SELECT location AS at, ppm AS x FROM sensors WHERE ppm > 3 UNION ALL SELECT 'road', speed FROM loops) u (at, y)"
+
+
+def test_aggregates_of_a_union_are_those_of_each_branch_in_its_own_columns(world: World) -> None:
+    plan = plan_of(
+        world, f"SELECT at, AVG(y) AS mean {UNITED} WHERE y < 9 GROUP BY at HAVING COUNT(*) > 2 ORDER BY mean LIMIT 3"
+    )
+    assert isinstance(plan, UnionAggregatePlan)
+    one, other = (expect(AggregatePlan, branch) for branch in plan.branches)
+    assert [[show(key) for key in each.keys] for each in (one, other)] == [["location"], ["'road'"]]
+    assert [show(e.stream_predicate) for e in (one, other)] == ["(ppm > 3.0) AND (ppm < 9.0)", "speed < 9.0"]  # type: ignore[arg-type]
+    assert one.having is None and one.sorted is None and plan.top.having is not None and plan.top.sorted is not None
+    assert set(one.clocks) == set(other.clocks) and len(one.clocks) == 2
+
+
+@pytest.mark.parametrize(
+    "asked", ["LAST(y)", "AVG(y, 5 MINUTES)", "TWA(y)", "APPROX_DISTINCT(at, 5)", "similar(MAX(y), 1.0)"]
+)
+def test_other_aggregates_of_a_union_run_as_spark_sql_or_are_refused(world: World, asked: str) -> None:
+    try:
+        plan = plan_of(world, f"SELECT {asked} AS found {UNITED} BEGIN (NOW - 1 HOUR) END (NOW)")
+    except PenstockError as failure:
+        assert failure.line is not None
+    else:
+        assert isinstance(plan, SparkPlan)
 
 
 @pytest.mark.parametrize(

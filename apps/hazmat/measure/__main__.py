@@ -19,7 +19,7 @@ from apps.hazmat.measure.outcome import site_hypotheses, upper_limit
 from apps.hazmat.measure.parts import SEED, parts, run_part
 from apps.hazmat.measure.plots import plot_confusion, plot_course, plot_shielding, plot_times
 from apps.hazmat.measure.rates import FalseAlarms, mean_time_s, prediction_errors, shortest_fixed_s
-from bench.report import RESULTS, Report
+from bench.report import RESULTS, Report, command_of, commit_now
 
 
 def add_up(pieces: list[FalseAlarms]) -> FalseAlarms:
@@ -36,14 +36,15 @@ def add_up(pieces: list[FalseAlarms]) -> FalseAlarms:
 
 
 class Figures:
-    """Puts figures into the report, with five digits: shares of one in a thousand matter here."""
+    """Puts figures into the report, with their commit and command, and five digits: shares of one in a thousand matter here."""
 
     def __init__(self, report: Report) -> None:
         self._report = report
+        self._origin: dict[str, Any] = {"commit": commit_now(), "command": command_of("apps.hazmat.measure")}
 
     def put(self, name: str, value: float | None) -> None:
-        self._report.values[name] = None if value is None else round(float(value), 5)
-        self._report.say(f"{name} = {self._report.values[name]}")
+        """Of one run: seeds are fixed, so another one would give the same."""
+        self._report.put_runs(name, [value], digits=5, **self._origin)
 
 
 def put_rates(figures: Figures, found: dict[str, Any], null: FalseAlarms) -> float | None:

@@ -6,6 +6,7 @@ Four bursts a second, one per detector, of boxes that stay ten seconds. The figu
 from __future__ import annotations
 
 import argparse
+import os
 import tempfile
 import threading
 import time
@@ -18,7 +19,7 @@ from rich.console import Console
 from apps.hazmat.__main__ import connected, set_up, simulate_background
 from apps.hazmat.belt import SIDES, Belt, bursts
 from apps.hazmat.statements import Site
-from bench.report import Report
+from bench.report import Report, command_of, commit_now
 from penstock.client import Connection
 from penstock.errors import PenstockError
 
@@ -74,8 +75,8 @@ def push_bursts(connection: Connection, seconds: int, run: str) -> list[tuple[st
     return sent
 
 
-def measure_latency(report: Report, seconds: int) -> None:
-    """Start a server, push, and put the percentiles into the report."""
+def measure_latency(seconds: int) -> list[float]:
+    """Start a server, push, and say how many milliseconds each burst took whose verdict was seen."""
     with tempfile.TemporaryDirectory(prefix="penstock-hazmat-", ignore_cleanup_errors=True) as folder:
         site = Site(str(simulate_background(Path(folder) / "background.json", 1)), max_s=float(BOX_S))
         with connected("", Path(folder) / "data", Console(stderr=True)) as connection:
@@ -84,21 +85,33 @@ def measure_latency(report: Report, seconds: int) -> None:
             push_bursts(connection, SETTLE_S, "settle")
             sent = push_bursts(connection, seconds, "pushed")
             time.sleep(5.0)
-    waits: list[Any] = []
+    waits: list[float] = []
     for box, live_s, at in sent:
         arrived = arrivals.after(box, live_s)
         if arrived is not None and arrived >= at:
             waits.append(1000.0 * (arrived - at))
-    report.put("burst_to_verdict_p50_ms", float(np.percentile(waits, 50)) if waits else None)
-    report.put("burst_to_verdict_p99_ms", float(np.percentile(waits, 99)) if waits else None)
-    report.put("burst_to_verdict_bursts", len(waits))
+    return waits
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=int, default=60)
+    parser.add_argument("--runs", type=int, default=1)
+    options = parser.parse_args()
     report = Report("hazmat", "decisions about boxes from real gamma spectra", keep=True)
-    measure_latency(report, parser.parse_args().seconds)
+    loads, waits = [], []
+    for _ in range(options.runs):
+        loads.append(round(os.getloadavg()[0], 2))
+        waits.append(measure_latency(options.seconds))
+    origin: dict[str, Any] = {
+        "commit": commit_now(),
+        "command": command_of("apps.hazmat.measure.latency"),
+        "load_before": loads,
+    }
+    for percent in (50, 99):
+        found = [float(np.percentile(each, percent)) if each else None for each in waits]
+        report.put_runs(f"burst_to_verdict_p{percent}_ms", found, **origin)
+    report.put_runs("burst_to_verdict_bursts", list(map(len, waits)), **origin)
     report.save()
 
 

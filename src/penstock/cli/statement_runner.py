@@ -111,17 +111,19 @@ class SubscribeTo:
     name: str
     changes: bool
     from_cycle: int | None
-    final: bool = False
+    final_at: int | None = None  # where FINAL stands, if it does
 
 
 def parse_subscribe(statement: str) -> SubscribeTo | None:
     """What to subscribe to, or None where the statement is another one."""
-    found = _SUBSCRIBE.match(re.sub(r"--[^\n]*|/\*.*?\*/", " ", statement, flags=re.DOTALL))
+    comments = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
+    found = _SUBSCRIBE.match(comments.sub(lambda comment: " " * len(comment[0]), statement))
     if found is None:
         return None
     name = found["name"].lower() if found["name"] else found["quoted"].replace('""', '"')
     from_cycle = int(found["cycle"]) if found["cycle"] else None
-    return SubscribeTo(name, found["changes"] is not None, from_cycle, found["final"] is not None)
+    final_at = found.start("final") if found["final"] else None
+    return SubscribeTo(name, found["changes"] is not None, from_cycle, final_at)
 
 
 def run_statement(connection: Connection, statement: str, format: Format, timeout_s: float | None = None) -> None:
@@ -135,6 +137,9 @@ def run_statement(connection: Connection, statement: str, format: Format, timeou
     except PenstockError as problem:
         # The server says where, this side knows the text.
         problem.sql = statement
+        at = subscription.final_at if subscription is not None else None
+        if problem.condition == "not_supported" and at is not None:
+            problem.at(statement, statement.count("\n", 0, at) + 1, at - statement.rfind("\n", 0, at), len("FINAL"))
         raise
 
 
@@ -183,7 +188,9 @@ def follow(connection: Connection, to: SubscribeTo, format: Format) -> None:
     printer = LivePrinter(format)
     typer.echo(f"following {to.name}; Ctrl-C ends it", err=True)
     try:
-        for change in connection.subscribe(to.name, changes=to.changes, from_cycle=to.from_cycle, final=to.final):
+        for change in connection.subscribe(
+            to.name, changes=to.changes, from_cycle=to.from_cycle, final=to.final_at is not None
+        ):
             printer.print(change)
     except KeyboardInterrupt:
         typer.echo("", err=True)

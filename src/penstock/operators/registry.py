@@ -19,6 +19,7 @@ OPERATORS: dict[str, str] = {
     "resample": "penstock.operators.resample",
     "window_functions": "penstock.operators.window_functions",
     "union": "penstock.operators.union",
+    "union_aggregate": "penstock.operators.union.aggregates",
     "sparksql": "penstock.operators.sparksql",
 }
 

@@ -19,6 +19,7 @@ from penstock.expr.expression import Call, Column, Expr, Literal
 from penstock.expr.newest_times import newest_by_version, newest_passing
 from penstock.expr.predicate_index import PredicateIndex
 from penstock.operators.aggregate.approximate.coarse_cells import coarsened
+from penstock.operators.aggregate.approximate.histogram import ApproxHistogram
 from penstock.operators.aggregate.partials.registry import KINDS, PARTIALS, approximate_name, make_approximate
 from penstock.operators.aggregate.partials.slices import number_groups, slice_rows
 from penstock.operators.aggregate.trees.tree import FANOUT, AggregateTree, Kind
@@ -157,7 +158,8 @@ def approximations() -> None:
     times = np.arange(_ROWS)
     sliced = slice_rows(times, times, np.zeros(_ROWS, np.int64), 1)
     for kind in KINDS:
-        made = make_approximate(approximate_name(kind, (1.5, 0.4, 0, 0)), (DOUBLE,))
+        bounds = (0.0, 9.0) if kind == ApproxHistogram.name else ()
+        made = make_approximate(approximate_name(kind, (1.5, 0.4, *bounds, 0, 0)), (DOUBLE,))
         cells = sliced.aggregate(made, [pa.array(times).cast(pa.float64())])
         coarsened(cells, made)
 

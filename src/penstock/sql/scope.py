@@ -79,6 +79,7 @@ class PaneEdges:
     """TUMBLE, SLIDE or SESSION of a SELECT: what stands for both edges of a row's window, and its measures in microseconds.
 
     `key` stands in GROUP BY. With `session_us` the window is a session, and width and step are those of the pieces that it consists of.
+    Windows of LANDMARK have none of that: they begin at readings that satisfy a condition.
     """
 
     start: exp.Expr
@@ -87,6 +88,7 @@ class PaneEdges:
     step_us: int
     key: exp.Expr
     session_us: int = 0
+    landmark: exp.Expr | None = None
 
 
 @dataclass(slots=True, eq=False)

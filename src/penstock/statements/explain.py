@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -144,21 +146,32 @@ def _kept(session: Session, name: str) -> list[str]:
         definition = store.state.queries.get(name)
         if definition is not None and store.is_reader(definition.id):
             return [*result_slice_lines(store.slices, definition.id), *told]
-        if definition is None or definition.id not in store.answers:
+        if definition is None:
             return told
-        standing = session.standing
-        lines = [
-            f"  answer kept: {standing.strategy_of(definition.id)}, because {standing.strategy_reason(definition.id)}"
-        ]
-        answer = store.answers[definition.id]
-        if answer.plan.aggregation is not None:
-            plan, most_mb = answer.plan.aggregation, session.settings.slices_memory_mb
-            segments = standing.listings.segments(plan.table_id, 0)
-            lines += slice_lines(store.slices, definition.id, plan, segments, most_mb)
-        elif answer.top is not None:
-            lines += result_slice_lines(store.slices, definition.id)
-            lines += scalar_slice_lines(store.slices, definition.id, answer.scalars)
-        return [lines[0], *told, *lines[1:]]
+        of_branches = [_kept_lines(session, store, number) for number in definition.branches]
+        if of_branches:
+            shown = [
+                f"  branch {place}: {line.strip()}" for place, lines in enumerate(of_branches, 1) for line in lines[:1]
+            ]
+            return [*shown, *told]
+        lines = _kept_lines(session, store, definition.id)
+        return [*lines[:1], *told, *lines[1:]]
+
+
+def _kept_lines(session: Session, store: AnswerStore, query_id: int) -> list[str]:
+    """The same of one that runs in the cycle."""
+    answer, standing = store.answers.get(query_id), session.standing
+    if answer is None:
+        return []
+    lines = [f"  answer kept: {standing.strategy_of(query_id)}, because {standing.strategy_reason(query_id)}"]
+    if answer.plan.aggregation is not None:
+        plan, most_mb = answer.plan.aggregation, session.settings.slices_memory_mb
+        segments = standing.listings.segments(plan.table_id, 0)
+        lines += slice_lines(store.slices, query_id, plan, segments, most_mb)
+    elif answer.top is not None:
+        lines += result_slice_lines(store.slices, query_id)
+        lines += scalar_slice_lines(store.slices, query_id, answer.scalars)
+    return lines
 
 
 def _coverage(store: AnswerStore, use: StreamUse) -> str | None:
@@ -185,13 +198,15 @@ def _coverage(store: AnswerStore, use: StreamUse) -> str | None:
 
 
 def _ran(session: Session, name: str) -> list[str]:
-    """What the last step of a join did: which algorithm, why, and what it cost."""
+    """What the last step of each of its joins did: which algorithm, why, and what it cost."""
     with session.standing.locked() as store:
         definition = store.state.queries.get(name)
-        known = store.joins.queries.get(definition.id) if definition is not None else None
-        if known is None or known.report is None:
-            return []
-        cycle, parts = known.report
+        numbers = definition.numbers if definition is not None else ()
+        reports = [store.joins.queries[number].report for number in numbers if number in store.joins.queries]
+    return [line for report in reports if report is not None for line in _step_lines(*report)]
+
+
+def _step_lines(cycle: int, parts: Mapping[int, Mapping[str, Any]]) -> list[str]:
     first = parts[min(parts)]
     total = {n: sum(p[n] for p in parts.values()) for n in ("new_rows", "buffered_rows", "rows_read_back", "results")}
     shared = first.get("shared_with", 0)

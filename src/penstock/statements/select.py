@@ -76,12 +76,12 @@ def _invoke(session: Session, name: str, as_of: PastMoment, limit: int | None, f
 def subscribe(session: Session, name: str, from_cycle: int | None, changes: bool, final: bool = False) -> Subscription:
     """Push of a query's results, from the current answer on or from a kept cycle on; or of its rows once they are final."""
     definition = session.definition(name)
-    session.wait_for_query(definition)
     if final and changes:
         hint = "a final row never leaves: leave out WITH CHANGES"
         raise error("not_supported", feature="FINAL together with changes", hint=hint)
     if final:
         check_final(session, definition, None)
+    session.wait_for_query(definition)
     return Subscription(session.standing, name, from_cycle, changes, final)
 
 

@@ -378,7 +378,9 @@ class AnswerStore:
         why = f"one of its aggregates keeps more than {most_values} values one by one (exact_values_max)"
         for query_id in self.slices.give_up_kept(most_values):
             self._fail(query_id, why)
-        for query_id in self.slices.give_up(most_mb << 20, self._rank_of):
+        for query_id in self.slices.give_up(
+            most_mb << 20, self._rank_of, lambda q, plan: self._look_of(self.answers[q], plan)
+        ):
             why = f"the slices of its groups have grown, and take more than {most_mb} MB with those of others"
             self._fail(query_id, why)
 

@@ -111,10 +111,11 @@ def still_read(store: AnswerStore, table_id: int) -> int:
 
 def kept_from(store: AnswerStore, table: Table) -> int:
     """From which time on retention has taken no reading of a table."""
-    keep_us, now_us = table.options.retention_us, store.now_of(table, None)
-    if keep_us is None or now_us is None or not store.state.retention(table.id):
+    keep_us = table.options.retention_us
+    if keep_us is None or not store.state.retention(table.id):
         return -FOREVER
-    return now_us - keep_us
+    now_us = store.now_of(table, None)
+    return now_us - keep_us if now_us is not None else -FOREVER
 
 
 def now_at(store: AnswerStore, mark: Mark, query_id: int, answer: QueryState) -> int | None:

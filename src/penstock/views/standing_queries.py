@@ -359,7 +359,10 @@ class StandingQueries:
                 break
             try:
                 held = self.held(name, asked=False, budget=self.new_budget(jobs=False))  # folding waits for no job
-                if len(held.inside()) > READY_MAX_ROWS:
+                began = time.thread_time()
+                rows = len(held.inside())
+                self.storage_choice.note_ms(held.query_id, (time.thread_time() - began) * 1000, moved=True)
+                if rows > READY_MAX_ROWS:
                     self.storage_choice.too_large(held.query_id)
             except PenstockError:
                 pass  # it is paused or was dropped: a client that asks gets an error

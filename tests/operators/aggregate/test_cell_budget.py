@@ -11,6 +11,7 @@ import pytest
 from penstock.errors import PenstockError
 from penstock.operators.aggregate import cell_estimate
 from penstock.operators.aggregate.cell_estimate import guess_groups
+from penstock.views.standing_queries import Intervals
 from tests.support.pipe import Pipe
 
 HOUR = "BEGIN (NOW - 1 HOUR) END (NOW)"
@@ -109,6 +110,30 @@ def test_a_history_that_outgrows_the_memory_fails_without_a_cycle(pipes: Callabl
     with pytest.raises(PenstockError, match="slices"):
         pipe.db.standing.is_ready("many", 60.0)
     assert states(pipe) == {"many": "FAILED"} and pipe.db.query("many")["memory"] < 1000
+
+
+def test_a_window_that_was_made_too_long_fails_alone_and_not_those_that_share_its_cells(
+    pipes: Callable[..., Pipe],
+) -> None:
+    pipe = pipes(slices_memory_mb=1, answer_read_max_rows=1000, cycles_keep=2, intervals=Intervals(trim_cycles=1))
+    pipe.probes()
+    brief = "BEGIN (NOW - 10 SECONDS) END (NOW)"
+    create(pipe, "stays", "value >= 0", brief)
+    create(pipe, "altered", "value >= 0", brief)
+    for part in range(20):
+        push(pipe, 3000 * part, 3000 * part + 3000)
+        pipe.clock.advance(20_000_000)
+    for _ in range(4):
+        push(pipe, 1, 3)
+    assert states(pipe) == {"stays": "RUNNING", "altered": "RUNNING"}
+    pipe.db.execute("ALTER QUERY altered SET BEGIN (NOW - 1 HOUR)")
+    pipe.engine.drain()
+    with pytest.raises(PenstockError, match="slices"):
+        pipe.db.standing.is_ready("altered", 60.0)
+    push(pipe, 1, 3)
+    assert states(pipe) == {"stays": "RUNNING", "altered": "FAILED"}
+    assert pipe.db.invoke("stays").table.to_pylist() == [{"value": 1.0, "n": 5}, {"value": 2.0, "n": 5}]
+    assert pipe.db.query("stays")["memory"] < 100_000
 
 
 @pytest.mark.parametrize("groups", [1, 40, 3000, 100_000, 1_000_000])

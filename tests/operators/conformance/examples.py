@@ -55,6 +55,12 @@ EXAMPLES: dict[str, list[str]] = {
         f"SELECT a.n, b.n AS m FROM a FULL JOIN b ON a.id = b.id WINDOW(a, b) = 0 SECONDS {MINUTE}",
         f"SELECT id, n FROM a WHERE place = 'west' {MINUTE} UNION ALL SELECT id, n FROM b WHERE v > 2 FOR 5 SECONDS {MINUTE}",
     ],
+    "union_aggregate": [
+        f"SELECT id, COUNT(*) AS c, AVG(n) AS mean FROM (SELECT id, n FROM a WHERE v > 1 UNION ALL SELECT id, n FROM b) u GROUP BY id {MINUTE}",
+        f"SELECT SUM(n) AS s, MAX(v) AS top FROM (SELECT n, v FROM a UNION ALL SELECT 3, v FROM a WHERE place <> 'west') u {MINUTE}",
+        f"SELECT what, COUNT(DISTINCT n) AS c FROM (SELECT 'a' AS what, n FROM a UNION ALL SELECT 'b', n FROM b) u WHERE n > 1"
+        f" GROUP BY what HAVING COUNT(*) > 2 {MINUTE}",
+    ],
     "sparksql": [
         f"SELECT n, v FROM a {MINUTE} ORDER BY v DESC, n LIMIT 4",
         f"SELECT id, n, MAX(v) OVER (PARTITION BY id) AS top FROM a {MINUTE}",

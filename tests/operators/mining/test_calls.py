@@ -162,7 +162,6 @@ def test_a_join_a_rollup_and_arithmetic_of_spark_are_refused_with_the_reason(pip
     )
     for text in (
         f"CREATE QUERY q AS SELECT SERIES(p.value) AS a FROM probes p, names n WHERE p.place = n.place {WINDOW}",
-        f"CREATE QUERY q AS SELECT RANK() OVER (ORDER BY COUNT(*)) AS r, SERIES(value) AS a FROM probes {WINDOW}",
         f"CREATE QUERY q AS SELECT (SERIES(value))[1] AS a FROM probes {WINDOW}",
         "CREATE ROLLUP r ON short AS SELECT SERIES(x, every => 1 MINUTE) EVERY 1 MINUTE KEEP 10 DAYS",
         f"CREATE QUERY q AS SELECT CLUSTERS(3, p.value) AS a FROM probes p, names n WHERE p.place = n.place {WINDOW}",
@@ -177,6 +176,19 @@ def test_a_join_a_rollup_and_arithmetic_of_spark_are_refused_with_the_reason(pip
             pipe.db.execute(text)
         assert failed.value.condition == "not_supported", failed.value.render()
         assert failed.value.line == 1 and failed.value.hint
+
+
+def test_groups_with_series_have_ranks(pipe: Pipe) -> None:
+    pipe.db.execute(
+        "CREATE QUERY q AS SELECT id, RANK() OVER (ORDER BY COUNT(*) DESC) AS r, SERIES(value) AS a FROM probes"
+        f" GROUP BY id {WINDOW}"
+    )
+    pipe.push(1.0, 2.0)
+    pipe.push(3.0, sensor=2)
+    pipe.engine.drain()
+    columns = pipe.db.standing.invoke("q").table.to_pydict()
+    ranked = {i: (r, [each["value"] for each in a]) for i, r, a in zip(*columns.values(), strict=True)}
+    assert ranked == {1: (1, [1.0, 2.0]), 2: (2, [3.0])}
 
 
 def test_explain_names_the_series_and_the_arguments(pipe: Pipe) -> None:

@@ -116,6 +116,14 @@ def test_a_score_never_changes_with_later_elements_or_where_the_window_begins(
 
 
 @pytest.mark.parametrize("robust", [True, False])
+def test_what_never_varied_has_no_anomaly_behind_a_gap_however_it_is_smoothed(robust: bool) -> None:
+    values = [*[0.1] * 40, None, *[0.1] * 20]
+    elements = mining.Elements([i * EVERY for i in range(61)], values, 0, EVERY)
+    asked = mining.Scoring(history=20, score=0.5, smooth=3, robust=robust)
+    assert found("anomalies", elements, options_of(asked)) == [] == mining.anomalies(elements, asked)
+
+
+@pytest.mark.parametrize("robust", [True, False])
 def test_what_never_varied_has_a_scale_of_nothing(robust: bool) -> None:
     """Sums of 0.1 are rounded."""
     times = [i * EVERY for i in range(60)]

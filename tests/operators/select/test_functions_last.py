@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from penstock.clock import SECOND
+from penstock.errors import PenstockError
 from tests.support.pipe import Pipe
 
 WINDOW = "BEGIN (NOW - 1 HOUR) END (NOW)"
@@ -70,3 +72,50 @@ def test_the_input_of_a_join_calls_its_function_on_what_the_input_leaves(probes:
     assert said(probes, "pairs") == {
         "odd(value)": ["5 calls", "95 saved (95.0 %)", "kept 60.0 %", "0 switches of order"]
     }
+
+
+def test_a_call_that_raises_fails_the_queries_whose_row_depends_on_it_and_no_others(probes: Pipe) -> None:
+    probes.db.execute("CREATE FUNCTION inverse(v DOUBLE) RETURNS DOUBLE LANGUAGE python AS $$ 1 / v $$")
+    conditions = {
+        "guarded": "inverse(value) > 0.2 AND value <> 0",
+        "either": "inverse(value) > 0.2 OR value < 1",
+        "elsewhere": "inverse(value) > 0.2 AND place = 'south'",
+        "bare": "inverse(value) > 0.2",
+        "both": "inverse(value) > 0.2 AND value < 1",
+        "unless": "NOT (inverse(value) > 0.2)",
+    }
+    for name, condition in conditions.items():
+        probes.db.execute(f"CREATE QUERY {name} AS SELECT value FROM probes WHERE {condition} {WINDOW}")
+    probes.engine.drain()
+    probes.push(2.0, 0.0, 8.0)
+    probes.engine.drain()
+    assert {name: probes.answer(name) for name in ("guarded", "either", "elsewhere")} == {
+        "guarded": [2.0],
+        "either": [2.0, 0.0],
+        "elsewhere": [],
+    }
+    for name in ("bare", "both", "unless"):
+        with pytest.raises(PenstockError, match="ZeroDivisionError"):
+            probes.answer(name)
+    probes.restart()
+    probes.push(0.0, 3.0)
+    probes.engine.drain()
+    assert probes.answer("guarded") == [2.0, 3.0]
+    probes.push(0.0, sensor=2)
+    probes.engine.drain()
+    with pytest.raises(PenstockError, match="ZeroDivisionError"):
+        probes.answer("elsewhere")
+
+
+def test_history_that_another_query_reaches_fails_only_that_one(probes: Pipe) -> None:
+    probes.db.execute("CREATE FUNCTION inverse(v DOUBLE) RETURNS DOUBLE LANGUAGE python AS $$ 1 / v $$")
+    probes.push(0.0, 1.0)
+    probes.clock.advance(60 * SECOND)
+    probes.push(2.0, 3.0)
+    probes.engine.drain()
+    select = "SELECT value FROM probes WHERE inverse(value) > 0.2 BEGIN (NOW - {}) END (NOW)"
+    probes.db.register([("far", select.format("1 HOUR")), ("near", select.format("1 SECOND"))])
+    probes.engine.drain()
+    assert probes.answer("near") == [2.0, 3.0]
+    with pytest.raises(PenstockError, match="ZeroDivisionError"):
+        probes.answer("far")

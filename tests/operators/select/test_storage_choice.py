@@ -74,7 +74,7 @@ def test_a_query_that_is_asked_for_often_is_kept_current_and_no_longer_when_nobo
             pipe.answer("seen")
     assert standing.strategy_of(query_id) == "complete"
     assert standing.memory_of(query_id) > 0
-    assert "it is asked for 1.5 times a cycle or more" in explained(pipe)
+    assert "keeping it current takes " in explained(pipe) and "requests a cycle" in explained(pipe)
     for number in range(2 * storage_choice.LOOK_CYCLES + 2):
         pipe.push(100.0 + number)
         pipe.engine.cycle()
@@ -94,6 +94,32 @@ def test_a_query_that_was_asked_for_many_times_in_its_last_cycle_is_let_go_of_as
     assert chooser.calm_down(last + storage_choice.LOOK_CYCLES) == []
     assert chooser.calm_down(last + 2 * storage_choice.LOOK_CYCLES) == [1]
     assert chooser.ready() == []
+
+
+@pytest.mark.parametrize(
+    ("cut_ms", "move_ms", "asked", "ready"),
+    [
+        (10.0, 0.1, 1, True),  # a long window of which little changes
+        (0.1, 10.0, 3, False),
+        (1.0, 1.0, 1, None),  # too near to change for
+        (None, None, 1, False),
+        (None, None, 2, True),
+    ],
+)
+def test_the_cheaper_way_by_what_both_took_is_chosen(
+    cut_ms: float | None, move_ms: float | None, asked: int, ready: bool | None
+) -> None:
+    for began_ready in (False, True):
+        chooser = storage_choice.StorageChoice()
+        for cycle in range(3 * storage_choice.LOOK_CYCLES):
+            # First as often as makes it kept current, or not.
+            first = cycle < storage_choice.LOOK_CYCLES
+            for _ in range((2 if began_ready else 1) if first else asked):
+                chooser.note(1, cycle)
+            if not first and cut_ms is not None and move_ms is not None:
+                chooser.note_ms(1, cut_ms, moved=False)
+                chooser.note_ms(1, move_ms, moved=True)
+        assert chooser.ready() == ([1] if (began_ready if ready is None else ready) else [])
 
 
 def test_windows_of_rows_are_cut_when_asked_whatever_somebody_chose(pipe: Pipe) -> None:

@@ -12,12 +12,13 @@ from penstock.cycle.commit_files import ResultRow
 from penstock.cycle.folder import DataFolder
 from penstock.cycle.log_batch import LogBatch
 from penstock.expr.evaluate import Functions
+from penstock.operators.base.step import RowStep
 from penstock.pipeline.tasks import Unit
 from penstock.sql.plan import Plan
 from tests.operators.tally.plan import TallyPlan
 
 
-class TallyStep:
+class TallyStep(RowStep):
     """The queries of one table, by the time since when readings count."""
 
     cost: ClassVar[str | None] = None

@@ -152,6 +152,7 @@ def test_it_is_stored_described_explained_and_dropped_with_its_branches(arms: Ar
     lines = arms.db.execute("EXPLAIN q").table.column("plan").to_pylist()
     assert lines[0] == "the rows of 2 branches, each with its ts; NOW is the smallest of their streams"
     assert lines[1].startswith("  1: shared pass") and any(line.startswith("  2: shared pass") for line in lines)
+    assert sum(line.startswith(("  branch 1: answer kept", "  branch 2: answer kept")) for line in lines) == 2
     arms.restart()
     assert arms.db.definition("q").numbers == (2, 3, 4)
     arms.db.execute("DROP QUERY q")
@@ -207,3 +208,37 @@ def test_bad_input_has_a_caret(arms: Arms, sql: str, caret: str, message: str) -
     shown = found.value.render().splitlines()
     at = shown[2].index("^")
     assert shown[1][at:].startswith(caret)
+
+
+def final_rows_told(arms: Arms, name: str, columns: tuple[str, ...]) -> list[tuple[object, ...]]:
+    subscription, told = arms.db.subscribe(name, final=True), list[tuple[object, ...]]()
+    for second in (0, 5, 5, 9, 20, 31, 45):
+        arms.at("left_arm", second, second)
+        if second % 5 == 0:
+            arms.at("right_arm", second, second)
+        arms.cycle()
+        while (event := subscription.next(0)) is not None:
+            told += [tuple(row[column] for column in columns) for row in event.table.to_pylist()]
+    subscription.close()
+    return told
+
+
+def test_rows_of_selections_are_final_at_once(arms: Arms) -> None:
+    arms.db.execute(f"CREATE QUERY q AS {BOTH}")
+    arms.cycle()
+    assert Counter(final_rows_told(arms, "q", ("n",))) == Counter((n,) for n in arms.values())
+    assert any("final: at once" in line for line in arms.db.execute("EXPLAIN q").table.column("plan").to_pylist())
+
+
+def test_final_rows_of_a_full_join_come_once(arms: Arms) -> None:
+    for name in ("left_arm", "right_arm"):
+        arms.db.execute(f"ALTER TABLE {name} SET lateness = '1 SECOND'")
+    arms.db.execute(
+        "CREATE QUERY q AS SELECT a.n, b.v FROM left_arm a FULL JOIN right_arm b ON a.id = b.id"
+        " WINDOW(a, b) = 2 SECONDS BEGIN (NOW - 1 MINUTE) END (NOW)"
+    )
+    arms.cycle()
+    told = final_rows_told(arms, "q", ("n", "v"))
+    assert arms.db.query("q")["final"].startswith("with a partner at once")
+    pairs = {(0, 0.5), (5, 5.5), (20, 20.5), (45, 45.5)}
+    assert Counter(told) == Counter({**dict.fromkeys(pairs, 1), (5, 5.5): 4, (9, None): 1, (31, None): 1})

@@ -77,6 +77,9 @@ class Union:
         return None if None in nows else min(now for now in nows if now is not None)
 
     def answer(self, heads: dict[str, int], wall: int) -> Counter[tuple[Any, ...]]:
+        return Counter({tuple(map(repr, row)): count for row, count in self.rows(heads, wall).items()})
+
+    def rows(self, heads: dict[str, int], wall: int) -> Counter[tuple[Any, ...]]:
         now = self.now_of(heads, wall)
         is_double = [any(branch.shown[place] == "v" for branch in self.branches) for place in (0, 1)]
         found: Counter[tuple[Any, ...]] = Counter()
@@ -84,7 +87,32 @@ class Union:
             for row in branch.answer(heads.get(branch.stream.name, 0), now, self.start, self.window):
                 values = [row[name] for name in branch.shown]
                 widened = [float(v) if d and v is not None else v for v, d in zip(values, is_double, strict=True)]
-                found[tuple(map(repr, (*widened, row["ts"])))] += 1
+                found[(*widened, row["ts"])] += 1
+        return found
+
+
+@dataclass
+class Aggregated(Union):
+    """Aggregates per group over UNION ALL."""
+
+    @property
+    def sql(self) -> str:
+        below = " UNION ALL ".join(branch.sql() for branch in self.branches)
+        asked = "COUNT(*) AS c, SUM(y) AS s, MIN(y) AS least, MAX(at) AS newest, COUNT(DISTINCT y) AS kinds"
+        rows = f"FROM ({below}) u (x, y, at) WHERE x > -5 OR x IS NULL"
+        return f"SELECT x, {asked} {rows} GROUP BY x HAVING COUNT(*) > 1{window_sql(self.window)}"
+
+    def answer(self, heads: dict[str, int], wall: int) -> Counter[tuple[Any, ...]]:
+        groups: dict[Any, list[tuple[Any, Any]]] = {}
+        for (x, y, at), count in self.rows(heads, wall).items():
+            groups.setdefault(x, []).extend([(y, at)] * count)
+        found: Counter[tuple[Any, ...]] = Counter()
+        for x, rows in groups.items():
+            values = [y for y, _ in rows if y is not None]
+            if len(rows) > 1:
+                sums = (sum(values), min(values)) if values else (None, None)
+                answer = (x, len(rows), *sums, max(at for _, at in rows), len(set(values)))
+                found[tuple(map(repr, answer))] += 1
         return found
 
 
@@ -96,23 +124,28 @@ def window_sql(window: tuple[str, int] | None) -> str:
     return f" BEGIN ({edges[kind]})" + ("" if kind == "rows" else " END (NOW)")
 
 
-def make_window(chance: random.Random) -> tuple[str, int]:
+def make_window(chance: random.Random, rows: bool = True) -> tuple[str, int]:
+    if not rows:
+        return chance.choice([("time", 2 * SECOND), ("time", 20 * SECOND), ("time", 300 * SECOND), ("since", 0)])
     return chance.choice(
         [("time", 2 * SECOND), ("time", 20 * SECOND), ("time", 300 * SECOND), ("rows", 3), ("since", 0)]
     )
 
 
 def make_union(chance: random.Random, streams: list[Stream]) -> Union:
+    kind = chance.choice([Union, Union, Aggregated])
+    rows = kind is Union
+
     def branch(number: int) -> Branch:
         sensors = tuple(sorted(chance.sample(range(1, 5), 2))) if chance.random() < 0.4 else None
         least = chance.choice([None, 0.0, 2.0])
         shown = chance.choice([("n", "v"), ("v", "n"), ("n", "n")])
         # A window behind the last SELECT is that of all.
-        own = make_window(chance) if number and chance.random() < 0.3 else None
+        own = make_window(chance, rows) if number and chance.random() < 0.3 else None
         return Branch(chance.choice(streams), sensors, least, shown, own)
 
     count = chance.choice([2, 2, 3, 5])
-    return Union([branch(number) for number in reversed(range(count))], make_window(chance))
+    return kind([branch(number) for number in reversed(range(count))], make_window(chance, rows))
 
 
 def counted(table: Any, key: Callable[[Any], int]) -> Counter[tuple[Any, ...]]:

@@ -286,7 +286,7 @@ ALTER QUERY gas_alarm SET STRATEGY eager;
 --| hint: strategies are complete, partial, none, auto
 
 ALTER QUERY gas_alarm SET STRATEGI complete;
---| ERROR 42601 syntax_error: expected BEGIN (..), END (..) or STRATEGY, found "STRATEGI"
+--| ERROR 42601 syntax_error: expected BEGIN (..), END (..), STRATEGY or PRIORITY, found "STRATEGI"
 --|   1 | ALTER QUERY gas_alarm SET STRATEGI complete;
 --|     |                           ^^^^^^^^
 

@@ -30,7 +30,7 @@ CREATE QUERY long AS SELECT location, MAX(ppm) FROM sensors GROUP BY location, L
 --| hint: write GROUP BY key, LATCH; where it begins is said with BEGIN
 
 CREATE QUERY both AS SELECT location, MAX(ppm) FROM sensors GROUP BY location, LATCH, TUMBLE(1 MINUTE);
---| ERROR 42P20 invalid_window: TUMBLE, SLIDE and SESSION end, LATCH does not
+--| ERROR 42P20 invalid_window: TUMBLE, SLIDE, SESSION and LANDMARK end, LATCH does not
 --|   1 | CREATE QUERY both AS SELECT location, MAX(ppm) FROM sensors GROUP BY location, LATCH, TUMBLE(1 MINUTE);
 --|     |                                                                                ^^^^^
 --| hint: leave one of them out

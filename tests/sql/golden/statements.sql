@@ -85,7 +85,7 @@ DROP INDEX x;
 --|     |      ^^^^^
 
 ALTER QUERY gas_alarm SET WINDOW 3;
---| ERROR 42601 syntax_error: expected BEGIN (..), END (..) or STRATEGY, found "WINDOW"
+--| ERROR 42601 syntax_error: expected BEGIN (..), END (..), STRATEGY or PRIORITY, found "WINDOW"
 --|   1 | ALTER QUERY gas_alarm SET WINDOW 3;
 --|     |                           ^^^^^^
 

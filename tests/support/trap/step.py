@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import ClassVar
 
 from penstock.catalog.model import QueryDefinition
@@ -10,14 +10,13 @@ from penstock.cycle.commit_files import ResultRow
 from penstock.cycle.folder import DataFolder
 from penstock.cycle.log_batch import LogBatch
 from penstock.expr.evaluate import Functions
-from penstock.expr.expression import Expr
-from penstock.expr.lazy_factors import FactorFigures
+from penstock.operators.base.step import RowStep
 from penstock.pipeline.tasks import Unit
 from penstock.sql.plan import Plan
 from tests.support.trap import TRAP
 
 
-class TrapStep:
+class TrapStep(RowStep):
     """All running queries of a table. Each gets a result that says nothing, for the trap in the server."""
 
     cost: ClassVar[str | None] = None
@@ -38,9 +37,6 @@ class TrapStep:
     @property
     def columns(self) -> set[str]:
         return set()
-
-    def take_figures(self, most: int) -> Mapping[Expr, FactorFigures]:
-        return {}
 
     def run(self, batch: LogBatch, unit: Unit, folder: DataFolder) -> Iterator[ResultRow]:
         TRAP.run(frozenset(self._queries), self._table_id)

@@ -17,7 +17,7 @@ from penstock.operators.aggregate.cell_estimate import count_groups, estimate_ce
 from penstock.operators.aggregate.correlated import with_inner
 from penstock.operators.aggregate.edge_rows import EdgeLook, concat_rows
 from penstock.operators.aggregate.family import FamilyStore, MissingRows, numbered_cells
-from penstock.operators.aggregate.final_panes import panes_ending, range_of_panes, with_panes
+from penstock.operators.aggregate.final_panes import panes_ending, range_of_panes, sessions_ending, with_panes
 from penstock.operators.aggregate.groups import Groups
 from penstock.operators.aggregate.history import (
     READ_ROWS,
@@ -145,17 +145,31 @@ class AggregateAt(TableAnswer):
     def _panes_ending(self, after: int | None, starts_from: int) -> pa.Table:
         """The rows of final panes that begin at a time or later, without those that ended up to `after`."""
         until, span, panes = self.final_to_us, self.instant.range(), self.plan.panes
-        found = None
-        if until is not None and span is not None and panes is not None:
-            found = panes_ending(panes, after, until, max(starts_from, self.kept_from_us))
-        if found is None or span is None:
-            return schema_of(self.plan.outputs).empty_table()
-        low, high = range_of_panes(expect(TimeWindow, self.instant.window), span, found)
+        nothing = schema_of(self.plan.outputs).empty_table()
+        if until is None or span is None or panes is None:
+            return nothing
+        window = expect(TimeWindow, self.instant.window)
+        if self.plan.session_us:
+            # Whether a session goes on before what retention left is not known.
+            kept_from = self.kept_from_us + self.plan.session_us if self.kept_from_us > -FOREVER else -FOREVER
+            sessions = sessions_ending(self.plan, window, after, until, max(starts_from, kept_from))
+            low = sessions.low if window.slides else max(sessions.low, span[0])
+            high = min(sessions.high, span[1]) if window.ends else sessions.high
+            return self._part(sessions.plan, (low, high), span, until)
+        found = panes_ending(panes, after, until, max(starts_from, self.kept_from_us))
+        if found is None:
+            return nothing
+        low, high = range_of_panes(window, span, found)
+        return self._part(with_panes(self.plan, found), (low, high), span, found.last)
+
+    def _part(self, plan: AggregatePlan, times: tuple[int, int], span: tuple[int, int], until: int) -> pa.Table:
+        """The rows of final panes alone, from the readings of some times."""
+        low, high = times
         window = TimeWindow(Bound("constant", low), Bound("constant", high))
         # NOW has passed these panes for all readings that can still come, also where the passing sensors are silent.
-        instant = replace(self.instant, window=window, now_us=max(self.now_us or 0, found.last))
+        instant = replace(self.instant, window=window, now_us=max(self.now_us or 0, until))
         reach = self.reach if low >= span[0] else min(self.reach, self._first_reached(low))
-        part = replace(self, plan=with_panes(self.plan, found), instant=instant, reach=reach, _answer=None, rollup=None)
+        part = replace(self, plan=plan, instant=instant, reach=reach, _answer=None, rollup=None)
         return part._computed()
 
     def _first_reached(self, low_us: int) -> int:
@@ -246,7 +260,7 @@ class AggregateAt(TableAnswer):
             with self.locked() as store:
                 note_doubt(store.slices.said.kept, self.query_id, self.plan, whole, bool(loose))
         if not self.plan.has_series:
-            return answer_table(self.plan, whole, groups, span)
+            return self._finished(whole, groups, span)
         before, found = (begun.before, begun.found) if begun is not None else ({}, Found())
         if begun is not None:
             for measure in slot_words(self.plan):
@@ -263,6 +277,10 @@ class AggregateAt(TableAnswer):
                 if not family.missing(measures, self.reach, look):
                     store.slices.series.put(family, self._series_asked(span), look, whole, answer, found)
         return answer
+
+    def _finished(self, whole: dict[Measure, CombinedCells], groups: Groups, span: AnswerSpan) -> pa.Table:
+        """The rows of the sums by pane and group."""
+        return answer_table(self.plan, whole, groups, span)
 
     def _series_asked(self, span: AnswerSpan) -> SeriesAsked:
         return SeriesAsked(

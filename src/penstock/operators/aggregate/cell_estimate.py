@@ -15,6 +15,7 @@ from penstock.errors import error
 from penstock.expr.evaluate import evaluate
 from penstock.expr.windows import FOREVER, TimeWindow
 from penstock.operators.aggregate.approximate.coarse_cells import cell_store
+from penstock.operators.aggregate.family import FamilyStore
 from penstock.operators.aggregate.groups import Groups
 from penstock.operators.aggregate.history import SliceRequest, read_rows
 from penstock.operators.aggregate.partials.base import Ints
@@ -40,6 +41,8 @@ GROUP_BYTES = 24
 """What a key takes, where it has at most 64 bits."""
 FEW_ROWS = 100_000
 """Of fewer rows no full window is estimated: they may have come in a burst."""
+LEAST_PART = 10
+"""With a tenth of the window in cells, or more, these tell what the whole will take."""
 SAMPLE_PIECES, PIECE_ROWS = 32, 1 << 11
 """A sample of the log is so many pieces of so many rows."""
 
@@ -65,16 +68,20 @@ class RowSample(NamedTuple):
 
 
 def estimate_cells(
-    plan: AggregatePlan, segments: Sequence[Segment], groups: int, share: float = 1.0
+    plan: AggregatePlan, segments: Sequence[Segment], groups: int, share: float = 1.0, part_us: int | None = None
 ) -> CellEstimate | None:
-    """None where it cannot be told: the window has no fixed length, or the log has no time yet. `share`: of the rows, those that count."""
-    length_us = window_us(plan)
-    if length_us is None or not segments:
+    """None where it cannot be told: the window has no fixed length, or the log has no time yet.
+
+    `share`: of the rows, those that count. `part_us`: the cells of so much of the window.
+    """
+    whole_us = window_us(plan)
+    if whole_us is None or not segments:
         return None
     known_us = max(s.max_ts for s in segments) - min(s.min_ts for s in segments)
     if known_us <= 0:
         return None
-    rate = share * rows_within(segments, length_us) / min(length_us, known_us)
+    rate = share * rows_within(segments, whole_us) / min(whole_us, known_us)
+    length_us = whole_us if part_us is None else min(part_us, whole_us)
     levels = level_cells(rate, length_us, groups, plan.panes, SLOT_ROWS)
     every = min((call.every_us for call in plan.aggregates if call.every_us), default=None)
     if every is not None:
@@ -86,6 +93,25 @@ def estimate_cells(
     nbytes = sum(each) * sum(levels.values()) + len(each) * SLOT_BYTES * slots
     nbytes += GROUP_BYTES * min(groups, rate * length_us)
     return CellEstimate(rate * SECOND_US, levels, int(nbytes))
+
+
+def estimate_by_cells(plan: AggregatePlan, segments: Sequence[Segment], family: FamilyStore) -> CellEstimate | None:
+    """The same by the cells that are kept already: sensors may be silent at night, or send at different rates."""
+    groups, known = max(1, len(family.groups)), [family.measures[measure] for measure in measures_of(plan)]
+    stores = [each.tiles for each in known if each.tiles is not None]
+    full, length_us = estimate_cells(plan, segments, groups), window_us(plan)
+    span_us = max((store.span_us for store in stores), default=0)
+    if full is None or length_us is None or span_us < length_us // LEAST_PART:
+        return full
+    part = estimate_cells(plan, segments, groups, part_us=span_us)
+    assert part is not None
+    # The newest cells stay apart whatever the window is, and finer cells of slots are those of two slots.
+    apart, apart_bytes = sum(store.apart for store in stores), sum(store.apart_bytes for store in stores)
+    cells = (sum(map(len, stores)) - apart) / len(stores) / part.cells
+    nbytes = family.groups.nbytes + sum(store.nbytes - store.refined_bytes for store in stores) - apart_bytes
+    levels = {width: round(count * cells) for width, count in full.levels.items()}
+    levels[min(levels)] += apart // len(stores)
+    return CellEstimate(full.rate, levels, round(full.nbytes * nbytes / part.nbytes) + apart_bytes)
 
 
 def window_us(plan: AggregatePlan) -> int | None:
@@ -103,7 +129,9 @@ def level_cells(rate: float, length_us: int, groups: int, panes: Panes | None, m
     while left_us > 0:
         wider = width * tile_slots(width)[0]
         filled = min(groups, rate * width)
-        rows = rate * wider
+        rows = (
+            0.99 * rate * wider
+        )  # where it is near to a limit, as steady sensors are, the rows that are there are a little fewer
         # Very many rows per slot are for very many cells: then it does not matter how many there are per cell.
         is_sparse = rows <= most_rows and (most_rows >= WIDE_ROWS or rows <= CELL_ROWS * filled * tile_slots(width)[0])
         is_sparse = is_sparse and may_be_slot(wider, panes.pane if panes is not None else 0)

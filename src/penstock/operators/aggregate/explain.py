@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from penstock.expr.windows import RowsWindow
-from penstock.operators.aggregate.cell_estimate import estimate_cells
+from penstock.operators.aggregate.cell_estimate import estimate_by_cells
 from penstock.operators.aggregate.family import FamilyStore, MeasureStore
 from penstock.operators.aggregate.over_joins.slices import SLICE_US
 from penstock.operators.aggregate.shape import measures_of, plan_width
@@ -48,11 +48,21 @@ def _own_slice_lines(
     return [
         f"  slices: {cut}, {partials}, {amount(len(family.groups), 'group', 'groups')}",
         *_level_lines(known, plan, family, segments, most_mb),
+        *_code_lines(plan),
         f"    rows and groups shared by {amount(len(users), 'query', 'queries')}, partials by"
         f" {', '.join(str(len(each.users)) for each in known)}",
         f"    memory: {sum(each.cells.nbytes for each in known)} bytes, its share {store.memory_of(query_id)}",
         *_kept_lines(store.said.kept.get(query_id)),
         *_finish_lines(store, plan, len(family.groups)),
+    ]
+
+
+def _code_lines(plan: AggregatePlan) -> list[str]:
+    """Where users' code runs."""
+    if not plan.functions:
+        return []
+    return [
+        f"    {', '.join(plan.functions)}: workers add readings, code workers merge states and finish them when asked"
     ]
 
 
@@ -74,7 +84,7 @@ def _level_lines(
     levels = ", ".join(f"{count:,} of {format_duration(width)}" for width, count in largest.levels.items())
     each = sum(store.cells.nbytes for store in known) / sum(len(store.cells) for store in known)
     lines = [f"    cells per partial: {levels}; {each:.0f} bytes each"]
-    full = estimate_cells(plan, segments, max(1, len(family.groups)))
+    full = estimate_by_cells(plan, segments, family)
     if full is not None:
         lines.append(
             f"    a full window: about {full.cells:,} cells per partial, {full.nbytes / 1e6:,.1f} MB of"

@@ -2,6 +2,7 @@
 
 The row of a pane is final once the watermarks have reached its end: then no reading of it can come any more. A pane that BEGIN cuts
 changes as BEGIN moves on, so that only whole panes count. Rows that retention may have taken are no part of a final row.
+A session is final once the watermark has passed its end: a reading at its end would still be part of it.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from penstock.operators.base.finality import (
     window_bound,
 )
 from penstock.sql.plan import WINDOW_END, WINDOW_START, AggregatePlan
-from penstock.types import BOOLEAN, TIMESTAMP
+from penstock.types import BIGINT, BOOLEAN, TIMESTAMP
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,38 @@ def range_of_panes(window: TimeWindow, span: tuple[int, int], panes: PaneRange) 
     return low, min(panes.last, span[1]) if window.ends else panes.last
 
 
+@dataclass(frozen=True, slots=True)
+class FinalSessions:
+    """The sessions that begin at or after `first`, and the plan that finds them among the readings from `low` to `high`."""
+
+    plan: AggregatePlan
+    low: int
+    high: int
+
+
+def sessions_ending(
+    plan: AggregatePlan, window: TimeWindow, after: int | None, until: int, starts_from: int
+) -> FinalSessions:
+    """The sessions with an end in [after, until) that begin at `starts_from` or later, none of them longer than a window that slides.
+
+    Readings before the first one tell whether it begins there.
+    """
+    gap_us, first = plan.session_us, starts_from
+    asked = [Call("lt", (Column(WINDOW_END, TIMESTAMP), Literal(until, TIMESTAMP)), BOOLEAN)]
+    if after is not None:
+        asked.append(Call("ge", (Column(WINDOW_END, TIMESTAMP), Literal(after, TIMESTAMP)), BOOLEAN))
+    if window.slides:
+        longest = window.end.offset_us - window.begin.offset_us + gap_us
+        length = Call("diff_us", (Column(WINDOW_END, TIMESTAMP), Column(WINDOW_START, TIMESTAMP)), BIGINT)
+        asked.append(Call("le", (length, Literal(longest, BIGINT)), BOOLEAN))
+        first = max(first, after - longest) if after is not None else first
+    if first > -FOREVER:
+        asked.append(Call("ge", (Column(WINDOW_START, TIMESTAMP), Literal(first, TIMESTAMP)), BOOLEAN))
+    having = tuple(asked) if plan.having is None else (plan.having, *asked)
+    low = first - gap_us if first > -FOREVER else first
+    return FinalSessions(replace(plan, having=Call("and", having, BOOLEAN)), low, until - 1)
+
+
 def final_panes(
     plan: AggregatePlan, window: Window, tables: Iterable[int], reach_us: int, state: CatalogState
 ) -> FinalRows:
@@ -68,6 +101,9 @@ def final_panes(
     if never is not None:
         return FinalRows("never", never)
     assert plan.panes is not None and isinstance(window, TimeWindow)
+    if plan.session_us:
+        final = final_by_watermark("once the watermark has passed window_end", tables, state)
+        return while_kept(final, (window,), plan.session_us, state)
     final = final_by_watermark("once the watermark reaches window_end", tables, state)
     return while_kept(final, (window,), plan.panes.width + reach_us, state)
 
@@ -76,15 +112,26 @@ def _why_never(plan: AggregatePlan, window: Window) -> str | None:
     facts = (
         (plan.latch is not None, "LATCH is a value that goes on"),
         (not isinstance(window, TimeWindow), "LAST n ROWS goes on with each reading"),
-        (plan.panes is None, "without TUMBLE or SLIDE it is the current value of its window"),
+        (plan.landmarks, "a late landmark cuts a window in two"),
+        (plan.panes is None, "without TUMBLE, SLIDE or SESSION it is the current value of its window"),
         (bool(plan.scalars), "it compares with a subquery, whose value goes on"),
-        (plan.picking is not None, "it compares with an inner aggregate, whose value goes on"),
+        (
+            plan.picking is not None and not plan.picking.per_window,
+            "it compares with an inner aggregate, whose value goes on",
+        ),
         (any(own is not None for own in plan.own_windows), "its aggregates have windows of their own"),
         (plan.is_approximate, "its values are estimates, which may move within their error"),
+        (_compares_panes(plan), "its window functions compare groups of which others may still come"),
         (plan.has_series, "its functions see a series that goes on"),
         (plan.sorted is not None and _cuts(plan), "LIMIT, OFFSET and DISTINCT depend on rows that are not final"),
     )
     return next((why for holds, why in facts if holds), None)
+
+
+def _compares_panes(plan: AggregatePlan) -> bool:
+    """Whether a window function sees rows that become final at different times."""
+    pane = {Column(WINDOW_START, TIMESTAMP), Column(WINDOW_END, TIMESTAMP)}
+    return any(plan.session_us or not pane.intersection(call.partition) for call in plan.over)
 
 
 def _cuts(plan: AggregatePlan) -> bool:

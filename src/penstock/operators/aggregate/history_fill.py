@@ -100,8 +100,8 @@ class HistoryFiller:
         with self._standing.locked() as store:
             if failure is not None and query_id in store.answers:
                 store.answers[query_id].fail(failure.message, failure.condition)
+            store.limit_slices(self._standing.settings)  # before cells of a longer window become part of the others
             store.note_fill(query_id, 0)
-            store.limit_slices(self._standing.settings)
             self._standing.snapshot_due |= failure is None and query_id not in store.slices.fills
         self._standing.feed.wake()
         if self._standing.store.cycle == cycle:

@@ -123,7 +123,7 @@ def _times(micros: np.ndarray) -> pa.Array:
 
 def with_values(plan: AggregatePlan, subqueries: Sequence[TableAnswer]) -> AggregatePlan:
     """The plan with each subquery's value in place of its name. Not to be called under the lock: it may read the log."""
-    if not subqueries:
+    if not subqueries or plan.landmarks:
         return plan
     values = {
         scalar_name(place): Literal(_value(held.answer()), scalar.plan.outputs[0].type)

@@ -261,17 +261,24 @@ class SliceStore(OperatorState):
                 low = min((lows.get(q, -FOREVER) for q in known.users), default=-FOREVER)
                 known.forget_before(low, floors.get(family.family.table_id, 0))
 
-    def give_up(self, most_bytes: int, rank_of: Callable[[int], int]) -> set[int]:
+    def give_up(
+        self,
+        most_bytes: int,
+        rank_of: Callable[[int], int],
+        look_of: Callable[[int, AggregatePlan], CellRange | None],
+    ) -> set[int]:
         """Empty cells until the rest fits; the queries that lost them. Called after each cycle.
 
         What can be made again goes first. Then cells go whose most important query has the lowest class (the highest `rank_of`),
-        and of these what has grown the most lately.
+        and of these what has grown the most lately. `look_of`: how a query looks at the log. Where a window has become longer, the
+        cells before are given up first, with those that need them.
         """
         sizes = self._sizes()
-        self._bytes = sum(sizes.values())
+        # What can be given back at once takes no room from another query.
+        self._bytes = sum(sizes.values()) - sum(family.refined_bytes for family in self.families.values())
         # After a start, nothing has grown yet.
-        usual: Mapping[MeasureStore | ResultsFamily, float] = sizes if self._usual is None else self._usual
-        if self._bytes + self.edges.nbytes + self.large.nbytes + self.series.nbytes > most_bytes:
+        usual = self._usual if self._usual is not None else {each: float(size) for each, size in sizes.items()}
+        if sum(sizes.values()) + self.edges.nbytes + self.large.nbytes + self.series.nbytes > most_bytes:
             self.edges.clear()
             for family in self.families.values():
                 family.release()
@@ -283,13 +290,28 @@ class SliceStore(OperatorState):
             grown = {each: size - usual.get(each, 0.0) * (1 + SWINGS) for each, size in sizes.items()}
             ranks = {each: min(map(rank_of, each.users), default=len(PRIORITIES)) for each in sizes}
             chosen = max(grown, key=lambda each: (ranks[each], max(0.0, grown[each]), sizes[each]))
-            gone |= chosen.users
+            gone |= self._give_up_older(chosen, look_of) or chosen.users
             self._empty_of(gone)
             sizes = {each: size for each, size in self._sizes().items() if size and not each.users <= gone}
         self._usual = {
             each: was + (size - was) / FOLLOWS for each, size in sizes.items() for was in (usual.get(each, 0.0),)
         }
         return gone
+
+    def _give_up_older(
+        self, known: MeasureStore | ResultsFamily, look_of: Callable[[int, AggregatePlan], CellRange | None]
+    ) -> set[int]:
+        """The queries that need cells which a measure is making for a longer window; none where it makes none."""
+        if not isinstance(known, MeasureStore) or known.older is None or known.tiles is None:
+            return set()
+        since_us = known.tiles.since_us
+        plans = {q: [self._plans[q]] if q in self._plans else [] for q in known.users}
+        looks = {q: [look_of(q, plan) for plan in (*own, *self._beside.get(q, ()))] for q, own in plans.items()}
+        known.older = known.tiles.edge_us = None
+        for family in self.families.values():
+            if known in family.measures.values():
+                family.renumber()
+        return {q for q, found in looks.items() if any(look is not None and look.low < since_us for look in found)}
 
     def _sizes(self) -> dict[MeasureStore | ResultsFamily, int]:
         """Bytes of each measure, with its share of the groups, and of the results of each join."""

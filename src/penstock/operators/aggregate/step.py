@@ -34,6 +34,7 @@ from penstock.operators.aggregate.shape import (
     plan_width,
 )
 from penstock.operators.aggregate.slicer import Batch, slice_family
+from penstock.operators.base.step import RowStep
 from penstock.operators.select.durability import meets_rows
 from penstock.pipeline.tasks import Unit
 from penstock.sql.plan import AggregatePlan, Plan
@@ -48,7 +49,7 @@ class _Members:
         self.widths: Counter[int] = Counter()
 
 
-class AggregateStep:
+class AggregateStep(RowStep):
     """All aggregations of one table. A new query changes its own families only; with its subqueries it may have several."""
 
     cost: ClassVar[str | None] = None  # it reports each family

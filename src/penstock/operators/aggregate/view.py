@@ -22,6 +22,7 @@ from penstock.operators.aggregate.family import numbered_cells
 from penstock.operators.aggregate.final_panes import cells_bound, final_panes
 from penstock.operators.aggregate.groups import Groups
 from penstock.operators.aggregate.history import AtPositions, SliceRequest, slice_log
+from penstock.operators.aggregate.landmarks import LandmarksAt
 from penstock.operators.aggregate.latch import LatchFamily
 from penstock.operators.aggregate.partials.cell_sums import CellRange, CombinedCells, combine, merge_combined
 from penstock.operators.aggregate.per_window import answer_by_window
@@ -177,6 +178,8 @@ def _hold(
         kind: Callable[..., AggregateAt] = partial(NewestRowsAt, counted=counted)
     elif plan.latch is not None:
         kind = LatchAt
+    elif plan.landmarks:
+        kind = LandmarksAt
     else:
         kind = OwnWindowsAt if plan.own_windows else AggregateAt
     return kind(

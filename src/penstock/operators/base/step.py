@@ -18,7 +18,7 @@ from penstock.sql.plan import Plan
 
 
 class RowStep(Protocol):
-    """The standing queries of one operator over one table. A worker keeps it from cycle to cycle."""
+    """The standing queries of one operator over one table. A worker keeps it from cycle to cycle. Steps derive from it."""
 
     cost: ClassVar[str | None]  # the kind of unit that its time is reported as; None: it is shared by all of the table
 
@@ -37,6 +37,7 @@ class RowStep(Protocol):
 
     def take_figures(self, most: int) -> Mapping[Expr, FactorFigures]:
         """What became of conditions that cost much since this was asked; only of so many, those that took longest."""
+        return {}
 
 
 def new_steps(table_id: int, functions: Functions) -> tuple[RowStep, ...]:

@@ -40,10 +40,10 @@ class Partitions:
         ends, last_peers = (np.append(firsts[1:], count) for firsts in (begins, peers))
         return Partitions(places, begins[partition], (ends - begins)[partition], peers[peer], last_peers[peer] - 1)
 
-    def values(self, call: WindowCall) -> Ints | np.ndarray:
+    def values(self, call: WindowCall) -> np.ndarray:
         """The value of a rank per row, in the order of the rows."""
         at = np.arange(len(self.places))
-        found: Ints | np.ndarray
+        found: np.ndarray
         match call.function:
             case "row_number":
                 found = at - self.begins + 1

@@ -114,16 +114,17 @@ def _check_work(series: Series, options: Options, first: int) -> None:
 
 @kernel
 def _smoothed(values: Floats, smooth: int) -> Floats:
-    """The mean of those of the last `smooth` elements that are there."""
+    """The mean of those of the last `smooth` elements that are there; of equal ones, which it may be rounded away from, one of them."""
     out = np.full(len(values), np.nan)
     for i in range(len(values)):
-        total, count = 0.0, 0
+        total, count, least, most = 0.0, 0, np.inf, -np.inf
         for j in range(max(0, i - smooth + 1), i + 1):
             if not np.isnan(values[j]):
                 total += values[j]
                 count += 1
+                least, most = min(least, values[j]), max(most, values[j])
         if count:
-            out[i] = total / count
+            out[i] = least if least == most else total / count
     return out
 
 

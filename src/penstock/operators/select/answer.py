@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import ClassVar, Protocol, TypeVar
@@ -61,6 +62,7 @@ class SelectAt:
     ready: CurrentRows | None = None  # where the answer is kept current
     stretch: int | None = None  # the cycle since which the window over time stands
     instants: Instants | None = None
+    cut_ms: Callable[[float], None] | None = None  # is told the processor time that cutting the answer out took
 
     @property
     def stands_for(self) -> int:
@@ -74,7 +76,11 @@ class SelectAt:
         if self.ready is not None:
             ready = self.ready
             return self._reading(lambda f: ready.inside(self.query_id, self.cycle, self.matches, self.instant, f))
-        return self._reading(lambda f: rows_inside(self.matches, self.instant, f).positions)
+        began = time.thread_time()
+        found = self._reading(lambda f: rows_inside(self.matches, self.instant, f).positions)
+        if self.cut_ms is not None:
+            self.cut_ms((time.thread_time() - began) * 1000)
+        return found
 
     def entered(self, before: AnswerAt) -> Ids:
         return self.entered_rows(expect(SelectAt, before)).positions
@@ -128,6 +134,19 @@ class SelectAt:
         """Matches in [first, end) from a time on, up to another one, whatever the window."""
         return self._reading(lambda f: self.matches.times(f, end, low, high, first))
 
+    def found_since(self, before: AnswerAt | None) -> Ids:
+        """Rows that were logged since an earlier answer, whether or not NOW has reached them: it may wait for another stream."""
+        was, window, span = expect(SelectAt, before) if before is not None else None, self.instant.window, None
+        if isinstance(window, TimeWindow) and not (window.end.anchor == "now" and window.end.offset_us < 0):
+            span = self.instant.range()
+        if span is None or not isinstance(window, TimeWindow):
+            return self.entered(was) if was is not None else self.inside()
+        known = was is not None and was.instant.now_us is not None  # without NOW nothing was told
+        first = was.instant.head if was is not None and known else 0
+        low = min(span[0], was.instant.range_before()[0]) if was is not None and known else span[0]
+        high = span[1] if window.ends else FOREVER
+        return self.since(max(first, self.instant.floor), self.instant.head, low, high).positions
+
     def to_evaluate(self, first: int, end: int, low: int) -> int:
         """How many rows that takes the predicate to be evaluated for."""
         known = self.matches.matches
@@ -168,6 +187,7 @@ class LastingAt(SelectAt):
         if final_to_us is None or span is None:
             return self.rows(np.empty(0, np.int64))
         window = expect(TimeWindow, self.instant.window)
-        low = max(low, self.kept_from_us + self.plan.lookback_us, span[0] if not window.slides else -FOREVER)
+        lasting_us = self.plan.lasting.us if self.plan.lasting is not None else 0
+        low = max(low, self.kept_from_us + lasting_us, span[0] if not window.slides else -FOREVER)
         high = min(final_to_us - 1, span[1] if window.ends else FOREVER)
         return self.rows(self.since(self.instant.floor, self.instant.head, low, high).positions)

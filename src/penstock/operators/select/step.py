@@ -31,6 +31,7 @@ from penstock.expr.lazy_factors import FactorFigures
 from penstock.expr.predicate_index import Matrix, PredicateIndex
 from penstock.expr.windows import RowsWindow
 from penstock.operators.base.blocks import BLOCK_ROWS
+from penstock.operators.base.step import RowStep
 from penstock.operators.select.bit_matrix import BitMatrix, BitMatrixRef, write_matrix
 from penstock.operators.select.durability import Durability, keeping_of, meets_rows
 from penstock.operators.select.position_lists import PositionLists
@@ -65,7 +66,7 @@ class Key:
 Found = tuple[Key, BitMap]
 
 
-class SelectStep:
+class SelectStep(RowStep):
     """Evaluates all standing select-project queries of one table over rows."""
 
     cost: ClassVar[str | None] = "pass"
@@ -151,10 +152,20 @@ class SelectStep:
             return
         spans = {q: BitMap(range(first - unit.first, end - unit.first)) for q, first, end in unit.spans}
         for key, answer in self.match(batch):
+            own = spans.get(key.query_id)
+            if isinstance(answer, PenstockError) and own is not None and len(own) < batch.count:
+                answer = self._within(batch, key, own)
             if isinstance(answer, PenstockError):
                 yield key.query_id, "error", 0, unit.first, told(answer)
                 continue
             yield from self._answer(batch, key, answer & spans[key.query_id] if key.query_id in spans else answer)
+
+    def _within(self, batch: LogBatch, key: Key, own: BitMap) -> BitMap | PenstockError:
+        """A query's matches among its own rows of a batch, where a function raised at some of all rows."""
+        if not own:
+            return own
+        found = dict(self.match(batch.part(own.min(), len(own)))).get(key, BitMap())
+        return found if isinstance(found, PenstockError) else found.shift(own.min())
 
     def _answer(self, batch: LogBatch, key: Key, found: BitMap) -> Iterator[ResultRow]:
         """One query's matches as a bitmap, with the output of user functions, which the server does not run."""

@@ -15,9 +15,12 @@ from penstock.views.query_state import QueryState
 
 Strategy = Literal["complete", "partial", "none"]
 
-# Moving an answer on costs about what cutting it out costs, so it pays from more than one invocation a cycle on.
+# Until both were measured, moving an answer on counts as so many times what cutting it out costs.
 ASKED_PER_CYCLE = 1.5
 LOOK_CYCLES = 16
+# The other way is taken where it is so much cheaper; the newest measurement counts for so much.
+CHEAPER = 1.2
+_NEWEST = 0.3
 # What all answers that are kept current may cost a cycle; those left over are moved on when asked for.
 MOST_READY = 64
 READY_SECONDS = 0.05
@@ -30,6 +33,17 @@ class _Asked:
     since: int
     times: int = 0
     ready: bool = False
+    per_cycle: float = 0.0  # requests, when this was last looked at
+    cut_ms: float | None = None  # to answer a request from matches
+    move_ms: float | None = None  # to bring the answer that is kept to the next cycle
+
+    def is_cheaper_ready(self) -> bool:
+        """Whether keeping the answer current costs less, by enough to change or to stay as it is."""
+        moving, cutting = ASKED_PER_CYCLE, self.per_cycle
+        if self.move_ms is not None and self.cut_ms is not None:
+            moving, cutting = self.move_ms, self.cut_ms * self.per_cycle
+            return moving < CHEAPER * cutting if self.ready else CHEAPER * moving < cutting
+        return cutting >= moving
 
 
 class StorageChoice:
@@ -56,6 +70,11 @@ class StorageChoice:
         if answer.strategy is not None:
             return "a user chose it"
         asked = self._asked.get(query_id)
+        if asked is not None and asked.move_ms is not None and asked.cut_ms is not None:
+            return (
+                f"keeping it current takes {asked.move_ms:.2f} ms a cycle, cutting it out {asked.cut_ms:.2f} ms a request,"
+                f" at {asked.per_cycle:.1f} requests a cycle"
+            )
         rate = f"asked for {ASKED_PER_CYCLE:g} times a cycle or more"
         return f"it is {rate}" if asked is not None and asked.ready else f"it is not {rate}"
 
@@ -67,11 +86,27 @@ class StorageChoice:
         asked.times += 1
         self._look(asked, cycle)
 
+    def note_ms(self, query_id: int, ms: float, moved: bool) -> None:
+        """What it took to bring a kept answer to the next cycle, or to cut one out for a request.
+
+        Called without the lock, for which a reader would wait: a lost measurement changes no answer.
+        """
+        asked = self._asked.get(query_id)
+        if asked is None:
+            return
+        before = asked.move_ms if moved else asked.cut_ms
+        now = ms if before is None else before + _NEWEST * (ms - before)
+        if moved:
+            asked.move_ms = now
+        else:
+            asked.cut_ms = now
+
     def _look(self, asked: _Asked, cycle: int) -> None:
         passed = cycle - asked.since
         if passed < LOOK_CYCLES:
             return
-        often = asked.times >= ASKED_PER_CYCLE * passed
+        asked.per_cycle = asked.times / passed
+        often = asked.is_cheaper_ready()
         if often and not asked.ready and sum(a.ready for a in self._asked.values()) >= MOST_READY:
             often = False
         asked.since, asked.times, asked.ready = cycle, 0, often

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from functools import partial
 
 from pyroaring import BitMap
 
@@ -23,7 +24,8 @@ from penstock.operators.select.hold import HoldCache, HoldPositions
 from penstock.operators.select.match_positions import MatchEvaluator, MatchPositions
 from penstock.operators.select.match_store import MatchStoreAt
 from penstock.operators.select.window_cut import WindowAt, WindowMatches
-from penstock.sql.plan import Plan, SelectPlan
+from penstock.sql.plan import Plan, SelectPlan, reach_of
+from penstock.types import format_duration
 from penstock.views.answer_store import AnswerStore
 from penstock.views.feed import Mark
 from penstock.views.retention import kept_from, now_at
@@ -137,14 +139,16 @@ class SelectView(View):
     def at(self, views: AnswerOwner, query: QueryDefinition, mark: Mark, log: LogAccess, asked: bool) -> AnswerAt:
         found, window = views.query_at(query, mark)
         assert not isinstance(window, JoinWindows)
-        ready = None
+        ready, cut_ms = None, None
         if mark is views.feed.last():
             if asked:
                 views.storage_choice.note(query.id, mark.cycle)
             chosen = views.storage_choice.of(query.id, found.state, only_strategy(found.state))
+            if asked and chosen == "partial":
+                cut_ms = partial(views.storage_choice.note_ms, query.id, moved=False)
             ready = views.ready if chosen == "complete" else None
         plan = expect(SelectPlan, found.state.plan)
-        held = hold_select(views.store, found, plan, window, log, ready)
+        held = replace(hold_select(views.store, found, plan, window, log, ready), cut_ms=cut_ms)
         if not isinstance(window, TimeWindow) or plan.lasting is not None:
             return held
         instants = KeptInstants(views, found, held.instant)
@@ -155,14 +159,16 @@ class SelectView(View):
 
     def classify(self, plan: Plan, state: CatalogState) -> Classification:
         asked = expect(SelectPlan, plan)
-        return Classification(
-            _final_rows(asked, state), window_bound(asked.window, state.tables_by_id.get(asked.table_id))
-        )
+        bound = window_bound(asked.window, state.tables_by_id.get(asked.table_id))
+        if asked.keep_us is not None:
+            bound = replace(bound, reason=f"{bound.reason}, and those of {format_duration(asked.keep_us)} before it")
+        return Classification(_final_rows(asked, state), bound)
 
     def full_window_bytes(self, plan: Plan, state: CatalogState, segments_of: SegmentsOf) -> int | None:
         """A bit for each reading of the table."""
         asked = expect(SelectPlan, plan)
-        rows = full_window_rows(asked.window, segments_of(asked.table_id))
+        window = asked.window if asked.keep_us is None else reach_of(asked, asked.window)
+        rows = full_window_rows(window, segments_of(asked.table_id))
         return rows // 8 if rows is not None else None
 
     def memory(self, store: AnswerStore, query_id: int) -> int:

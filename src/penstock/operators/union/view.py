@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from penstock.catalog.model import QueryDefinition
+from penstock.catalog.state import CatalogState
 from penstock.errors import PenstockError
 from penstock.expr.windows import AnyWindow
 from penstock.operators.base.answer import AnswerAt
+from penstock.operators.base.finality import Classification, FinalRows, together
 from penstock.operators.base.log_access import LogAccess
 from penstock.operators.base.view import AnswerOwner, Budget, View, view_of
+from penstock.operators.base.window_rows import SegmentsOf
 from penstock.operators.union.answer import UnionAt
 from penstock.sql.plan import Plan
 from penstock.views.answer_store import AnswerStore
@@ -19,8 +22,17 @@ class UnionView(View):
 
     def at(self, views: AnswerOwner, query: QueryDefinition, mark: Mark, log: LogAccess, asked: bool) -> AnswerAt:
         store = views.store
-        found = (view_of(store.operators[b.id]).at(views, b, mark, log, asked) for b in _branches(store, query))
-        return UnionAt(mark.cycle, query.id, tuple(found))
+        found = tuple(view_of(store.operators[b.id]).at(views, b, mark, log, asked) for b in _branches(store, query))
+        return UnionAt(mark.cycle, query.id, found)
+
+    def classify(self, plan: Plan, state: CatalogState) -> Classification:
+        """A row is final when it is so in its branch; the state is that of all branches."""
+        known = [view_of(branch.operator).classify(branch, state) for branch in plan.branches]
+        return Classification(_final_rows([each.final for each in known]), together(each.state for each in known))
+
+    def full_window_bytes(self, plan: Plan, state: CatalogState, segments_of: SegmentsOf) -> int | None:
+        found = [view_of(b.operator).full_window_bytes(b, state, segments_of) for b in plan.branches]
+        return None if None in found else sum(size for size in found if size is not None)
 
     def first_answer(self, views: AnswerOwner, query_id: int, after: int) -> int | None:
         """The first cycle at which all branches have one."""
@@ -66,6 +78,16 @@ class UnionView(View):
 
     def window(self, plan: Plan) -> str | None:
         return ", ".join(dict.fromkeys(str(branch.windows) for branch in plan.branches))
+
+
+def _final_rows(branches: list[FinalRows]) -> FinalRows:
+    """Those of the branch with the latest ones decide."""
+    later = [each for each in branches if each.when == "later"]
+    never = [each for each in branches if each.when == "never"]
+    if never or not later:
+        return (never or branches)[0]
+    tables = tuple(dict.fromkeys(table_id for each in later for table_id in each.tables))
+    return FinalRows("later", "; ".join(dict.fromkeys(each.reason for each in later)), tables)
 
 
 def _branches(store: AnswerStore, query: QueryDefinition) -> list[QueryDefinition]:

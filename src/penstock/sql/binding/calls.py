@@ -44,6 +44,7 @@ _IN_GROUP_BY = {
     "tumble": "TUMBLE(1 MINUTE)",
     "slide": "SLIDE(1 MINUTE, 10 SECONDS)",
     "session": "SESSION(30 SECONDS)",
+    "landmark": "LANDMARK (event = 'shift')",
     "latch": "LATCH",
 }
 

@@ -12,7 +12,7 @@ from penstock.sql.binding.calls import is_aggregate
 from penstock.sql.binding.expressions import ExpressionBinder
 from penstock.sql.bound_trees import call_of, micros_of
 from penstock.sql.nodes import BeginEnd, BeginEnds, Const, OwnWindow, WindowEdge
-from penstock.sql.positions import point, span_of
+from penstock.sql.positions import placed, point, span_of
 from penstock.sql.scope import PaneEdges, Scope, fold
 from penstock.sql.values import DURATION, constant, type_of, typed
 from penstock.types import BIGINT, TEXT, TIMESTAMP, Field, Type
@@ -177,6 +177,29 @@ def bind_tumble(select: exp.Select, scope: Scope, binder: ExpressionBinder) -> N
         scope.named["window_start"] = scope.panes.start
         scope.named["window_end"] = scope.panes.end
         node.replace(scope.panes.key.copy())
+
+
+def bind_landmark(select: exp.Select, scope: Scope, binder: ExpressionBinder) -> None:
+    """Replace LANDMARK (condition) in GROUP BY by what stands for the start of the row's window, and name both ends."""
+    group = select.args.get("group")
+    for node in list(group.expressions) if group is not None else []:
+        if not isinstance(node, exp.Anonymous) or node.name.upper() != "LANDMARK":
+            continue
+        if len(node.expressions) != 1:
+            hint = "write GROUP BY LANDMARK (event = 'shift')"
+            binder.fail(node, error("syntax_error", detail="LANDMARK takes one condition", hint=hint))
+        if scope.panes is not None:
+            detail = "GROUP BY has two windows"
+            binder.fail(node, error("invalid_window", detail=detail, hint="leave one of them out"))
+        condition = binder.predicate(node.expressions[0], scope, "LANDMARK")
+        for source in scope.sources:  # it is about readings, whatever is counted
+            source.needs_stream = source.needs_stream or source.kind == "sensors"
+        start = placed(typed(exp.Anonymous(this="landmark_start", expressions=[condition]), TIMESTAMP), node)
+        end = typed(exp.Anonymous(this="landmark_end", expressions=[start.copy()]), TIMESTAMP)
+        scope.panes = PaneEdges(start, end, 0, 0, start, landmark=condition)
+        scope.named["window_start"] = start
+        scope.named["window_end"] = end
+        node.replace(start.copy())
 
 
 def _durations(node: exp.Anonymous, name: str, scope: Scope, binder: ExpressionBinder) -> tuple[int, int]:

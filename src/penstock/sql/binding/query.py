@@ -14,7 +14,7 @@ from penstock.sql.binding.approximate import write_out_bounds, write_out_errors
 from penstock.sql.binding.calls import is_aggregate
 from penstock.sql.binding.context import BindingInput, Ctes, QueryPlace, Role, SelectContext
 from penstock.sql.binding.expressions import ExpressionBinder
-from penstock.sql.binding.grouping import bind_latch, bind_tumble, check_grouping, name_edges, take_slide
+from penstock.sql.binding.grouping import bind_landmark, bind_latch, bind_tumble, check_grouping, name_edges, take_slide
 from penstock.sql.binding.names import output_name
 from penstock.sql.binding.select_list import bind_limits, bind_order, bind_select_list, ordinal
 from penstock.sql.binding.sources import SourceBinder, sample_condition
@@ -138,6 +138,7 @@ class QueryBinder:
             name_edges(scope, sliding_us)
         bind_latch(select, scope, binder)
         bind_tumble(select, scope, binder)
+        bind_landmark(select, scope, binder)
         self._where(select, context, windows_between)
         originals, items = bind_select_list(binder, select, scope)
         names = unique_names([output_name(o) if isinstance(o, exp.Expr) else o for o in originals])

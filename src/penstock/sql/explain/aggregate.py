@@ -92,6 +92,9 @@ def _lines(plan: AggregatePlan, conditions: list[str]) -> list[str]:
     elif plan.panes is not None:
         width, step = format_duration(plan.panes.width), format_duration(plan.panes.step)
         lines.append(f"  panes: {width}" + ("" if width == step else f", every {step}"))
+    if plan.landmarks:
+        condition = plan.scalars[0].plan.stream_predicate
+        lines.append(f"  landmarks: a window begins at each reading with {show(condition) if condition else 'true'}")
     for place, own in enumerate(plan.own_windows):
         if own is not None:
             lines.append(f"  window of {names[aggregate_name(place)]}: the last {format_duration(own)} of it")

@@ -151,9 +151,9 @@ class KernelPlan(Plan):
         return frozenset(use.table_id for use in self.uses)
 
     @property
-    @abstractmethod
     def row_conditions(self) -> tuple[tuple[int, Expr], ...]:
         """What the cycle decides for each row, with the table that the rows are of; 0 for combinations of rows."""
+        return ()
 
     @property
     def clocks(self) -> tuple[StreamClock, ...]:
@@ -474,11 +474,17 @@ class AggregatePlan(KernelPlan):
     picking: CorrelatedGroups | None = None  # of a correlated aggregate with keys or panes
     scalars: tuple[ScalarSubquery, ...] = ()  # their values stand in `outputs`, `having` and `sorted`
     unnest: Expr | None = None
+    landmarks: bool = False  # panes begin at the times that the only subquery gives
     by: tuple[Expr, ...] = ()  # one where a function sees a series per value of it: cells have it as a further key
+    beside: tuple[StreamClock, ...] = ()  # other streams that hold back its NOW, as in a branch of UNION ALL
 
     @property
     def columns(self) -> tuple[tuple[str, Type], ...]:
         return _columns(self.outputs)
+
+    @property
+    def clocks(self) -> tuple[StreamClock, ...]:
+        return tuple(dict.fromkeys([(self.table_id, self.static_predicate), *self.beside]))
 
     @property
     def aggregation(self) -> AggregatePlan:
@@ -515,7 +521,7 @@ class AggregatePlan(KernelPlan):
     def is_answer_only(self) -> bool:
         """Whether no text of Spark SQL says what it does, so that readers have only its answer."""
         per_window = self.picking is not None and self.picking.per_window
-        return per_window or any(call.is_answer_only for call in self.aggregates)
+        return per_window or self.landmarks or any(call.is_answer_only for call in self.aggregates)
 
     @property
     def is_approximate(self) -> bool:

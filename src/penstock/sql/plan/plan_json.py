@@ -308,8 +308,10 @@ _PLANS = {
             sparse=True,
         ),
         Part("scalars", "scalars", _each(_row(nodes.ScalarSubquery, plan=_PLAN, inherits=_PLAIN)), sparse=True),
+        Part("landmarks", "landmarks", _PLAIN, sparse=True),
         Part("unnest", "unnest", _EXPR, sparse=True),
         Part("by", "by", _each(_EXPR), sparse=True),
+        Part("beside", "beside", _CLOCKS, sparse=True),
     ),
     nodes.JoinAggregatePlan.operator: _record(
         nodes.JoinAggregatePlan, Part("join", "join", _PLAN), Part("top", "top", _PLAN)

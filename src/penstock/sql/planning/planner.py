@@ -192,7 +192,7 @@ def invocation_of(select: Select, state: CatalogState) -> str | None:
 
 def asked_of_slices(select: Select, state: CatalogState) -> AggregatePlan | None:
     """The question, if Spark SQL has no words for it: of time or of a series, and aggregates with different windows."""
-    only_here = {"twa", *FUNCTIONS, *ONLY_IN_SLICES, *state.aggregate_names}
+    only_here = {"twa", "landmark", *FUNCTIONS, *ONLY_IN_SLICES, *state.aggregate_names}
     named = any(call.name.lower() in only_here for call in select.query.find_all(exp.Anonymous))
     if not named and select.query.find(OwnWindow, Duration, PerWindow) is None:
         return None

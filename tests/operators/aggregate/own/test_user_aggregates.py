@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from penstock.answers.subscription import Subscription
+from penstock.clock import format_timestamp
 from penstock.errors import PenstockError
 from penstock.expr.user_aggregates import compile_aggregate
 from penstock.sql.definitions import bind_create_function
@@ -226,7 +228,7 @@ def finish(state): return math.exp(state)
             "not_supported",
         ),
         (
-            "CREATE ROLLUP q ON probes AS SELECT place, energy(value) FROM probes GROUP BY place EVERY 1 HOUR",
+            "CREATE ROLLUP q ON probes AS SELECT place, energy(value) GROUP BY place EVERY 1 HOUR",
             "not_supported",
         ),
         ("DROP AGGREGATE nothing", "function_not_found"),
@@ -238,6 +240,37 @@ def test_errors_point_at_what_is_wrong(pipe: Pipe, sql: str, condition: str) -> 
         pipe.db.execute(sql)
     assert refused.value.condition == condition, refused.value.render()
     assert refused.value.line is not None or condition in ("invalid_definition", "syntax_error")
+
+
+def test_subscribers_past_times_and_newest_rows(pipe: Pipe) -> None:
+    pipe.db.execute(ENERGY)
+    pipe.db.execute("CREATE QUERY q AS SELECT energy(r.value) AS v FROM probes r BEGIN (NOW - 10 SECONDS) END (NOW)")
+    pipe.db.execute("CREATE QUERY newest AS SELECT energy(r.value) AS v FROM probes r BEGIN (LAST 2 ROWS)")
+    pipe.engine.drain()
+    changes = Subscription(pipe.db.standing, "q", None, True)
+    assert changes.next(0) is not None
+    push(pipe, (1, 4.0, 0), (2, 8.0, SECOND))
+    pipe.engine.drain()
+    event = changes.next(0)
+    assert event is not None and event.table.column("v").to_pylist() == [None, 12.0]
+    push(pipe, (2, 16.0, 12 * SECOND))
+    pipe.engine.drain()
+    assert answer(pipe, "q") == [[16.0]] and answer(pipe, "newest") == [[24.0]]
+    past = pipe.db.execute(f"SELECT * FROM q AS OF '{format_timestamp(BEGAN_US + SECOND)}'").table
+    assert past.column("v").to_pylist() == [12.0]
+    pipe.db.execute("ALTER QUERY q SET BEGIN (NOW - 20 SECONDS)")
+    pipe.engine.drain()
+    assert answer(pipe, "q") == [[28.0]]
+
+
+def test_explain_says_where_its_code_runs(pipe: Pipe) -> None:
+    pipe.db.execute(ENERGY)
+    pipe.db.execute("CREATE QUERY q AS SELECT energy(r.value) AS v FROM probes r BEGIN (NOW - 1 HOUR) END (NOW)")
+    push(pipe, (1, 4.0, 0))
+    pipe.engine.drain()
+    told = pipe.db.execute("EXPLAIN q").table.column(0).to_pylist()
+    assert "  functions: energy" in told
+    assert "    energy: workers add readings, code workers merge states and finish them when asked" in told
 
 
 def test_an_aggregate_in_use_is_neither_replaced_nor_dropped(pipe: Pipe) -> None:

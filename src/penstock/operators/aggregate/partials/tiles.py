@@ -505,9 +505,29 @@ class TileStore:
         return [*self._tiles(), *self._recent]
 
     @property
+    def apart(self) -> int:
+        """How many cells are in no tile yet."""
+        return sum(map(len, self._recent))
+
+    @property
+    def apart_bytes(self) -> int:
+        return sum(bytes_of(cells, self.partial) for cells in self._recent)
+
+    @property
     def nbytes(self) -> int:
-        recent = sum(bytes_of(cells, self.partial) for cells in self._recent)
-        return recent + self._refined.nbytes + sum(level.index.nbytes for level in self._levels.values())
+        return self.apart_bytes + self._refined.nbytes + sum(level.index.nbytes for level in self._levels.values())
+
+    @property
+    def refined_bytes(self) -> int:
+        """Those of finer cells of wide slots."""
+        return self._refined.nbytes
+
+    @property
+    def span_us(self) -> int:
+        """From the first slot to the last."""
+        starts = [level.index.slots for level in self._levels.values()] + [cells.starts for cells in self._recent]
+        ends = [level.index.slots + width for width, level in self._levels.items()] + [c.ends for c in self._recent]
+        return int(max(each.max() for each in ends) - min(each.min() for each in starts)) if ends else 0
 
     @property
     def kept(self) -> int:

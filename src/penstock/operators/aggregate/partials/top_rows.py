@@ -7,12 +7,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from penstock.expr.kernel import kernel
 from penstock.operators.aggregate.partials.base import NUMBER_KINDS, Ints, Numbers, State, Values
 from penstock.operators.aggregate.partials.value_lists import ValueLists
 from penstock.types import Type
 
 PREFIX = "top_rows "
 MOST_ROWS = 1000
+MOST_PLACES = 1 << 22
+"""So many rows of all cells together are chosen one by one; more are put into order first."""
 
 
 class RowOrder(NamedTuple):
@@ -67,40 +70,46 @@ class TopRows(ValueLists):
         return np.stack([*columns, values.times, values.positions], axis=1)
 
     def add(self, state: State, values: Values) -> None:
-        """Of many rows of a cell, most are thrown away at once."""
-        rows = self.column(values)
-        order = self._sorted(rows, values.cells)
-        cells, rows = values.cells[order], rows[order]
-        kept = self._first_ones(cells, rows)
-        cells, rows = cells[kept], rows[kept]
-        firsts = np.flatnonzero(np.append(True, cells[1:] != cells[:-1])) if len(cells) else cells
-        for cell, part in zip(cells[firsts].tolist(), np.split(rows, firsts[1:]), strict=False):
-            known = state["values"][cell]
-            self._keep(state, cell, [part] if known is None else [known, part])
+        self._take(state, values.cells, self.column(values))
 
-    def joined(self, parts: list[Numbers]) -> Numbers:
-        rows: Numbers = parts[0] if len(parts) == 1 else np.concatenate(parts)
-        if len(rows) <= self.order.most:
-            return rows
-        one = np.zeros(len(rows), np.int64)
-        rows = rows[self._sorted(rows, one)]
-        found: Numbers = rows[self._first_ones(one, rows)]
-        return found
+    def merge(self, state: State, at: Ints, other: State) -> None:
+        known = np.flatnonzero(other["size"])
+        if len(known):
+            cells = np.repeat(at[known], other["size"][known])
+            self._take(state, cells, np.concatenate(other["values"][known].tolist()))
 
-    def _sorted(self, rows: Numbers, cells: Ints) -> Ints:
-        return np.lexsort((*(rows[:, place] for place in reversed(range(self._wide))), cells))
+    def _take(self, state: State, cells: Ints, rows: Numbers) -> None:
+        """Take rows into their cells, all at once: most are thrown away."""
+        is_touched = np.zeros(len(state["size"]), np.bool_)
+        is_touched[cells] = True
+        touched, place = np.flatnonzero(is_touched), np.cumsum(is_touched) - 1
+        own = touched[state["size"][touched] > 0]
+        if len(own):
+            cells = np.concatenate([np.repeat(own, state["size"][own]), cells])
+            rows = np.concatenate([*state["values"][own].tolist(), rows])
+        kept, sizes = self._first_ones(place[cells], rows, len(touched))
+        found = np.full(len(touched), None, object)
+        rows, ends = rows[kept], np.cumsum(sizes)
+        for i, (low, high) in enumerate(zip((ends - sizes).tolist(), ends.tolist(), strict=True)):
+            found[i] = rows[low:high]
+        state["values"][touched], state["size"][touched] = found, sizes
 
-    def _first_ones(self, cells: Ints, rows: Numbers) -> np.ndarray:
-        """Which of some sorted rows are among the first ones of their cell."""
-        at = np.arange(len(rows))
-        new = np.ones(len(rows), np.bool_)
+    def _first_ones(self, cells: Ints, rows: Numbers, count: int) -> tuple[Ints, Ints]:
+        """The places of the first rows of each cell, cell by cell and in order, and how many each cell has."""
+        most = self.order.most
+        if not self.order.ties and count * most <= MOST_PLACES:
+            best, sizes = first_rows(cells, np.ascontiguousarray(rows), most, count)
+            return best[np.arange(most) < sizes[:, None]], sizes
+        order = np.lexsort((*(rows[:, place] for place in reversed(range(self._wide))), cells))
+        cells, keys = cells[order], rows[order, :-2]
+        at, new = np.arange(len(order)), np.ones(len(order), np.bool_)
         new[1:] = cells[1:] != cells[:-1]
         begins = np.maximum.accumulate(np.where(new, at, 0))
-        if self.order.ties:
-            new[1:] |= (rows[1:, :-2] != rows[:-1, :-2]).any(axis=1)
+        if self.order.ties:  # the place of the first one that is alike counts
+            new[1:] |= (keys[1:] != keys[:-1]).any(axis=1)
             at = np.maximum.accumulate(np.where(new, at, 0))
-        found: np.ndarray = at - begins < self.order.most
-        return found
+        chosen = at - begins < most
+        return order[chosen], np.bincount(cells[chosen], minlength=count)
 
     def item_type(self) -> pa.DataType:
         return pa.int64()
@@ -127,6 +136,33 @@ class TopRows(ValueLists):
         """The positions of the rows."""
         found = [None if part is None else part[:, -1].tolist() for part in state["values"]]
         return pa.array(found, type_.to_arrow())
+
+
+@kernel
+def first_rows(cells: Ints, rows: Numbers, most: int, count: int) -> tuple[Ints, Ints]:
+    """The places of the first `most` rows of each cell in the order of their columns, and how many there are."""
+    best, sizes = np.empty((count, most), np.int64), np.zeros(count, np.int64)
+    wide = rows.shape[1]
+    for i in range(len(cells)):
+        cell = cells[i]
+        size = sizes[cell]
+        at = size
+        while at > 0:
+            other = best[cell, at - 1]
+            column = 0
+            while column < wide - 1 and rows[i, column] == rows[other, column]:
+                column += 1
+            if rows[i, column] >= rows[other, column]:
+                break
+            at -= 1
+        if at == most:
+            continue
+        last = min(size, most - 1)
+        for place in range(last, at, -1):
+            best[cell, place] = best[cell, place - 1]
+        best[cell, at] = i
+        sizes[cell] = last + 1
+    return best, sizes
 
 
 def _ascending(numbers: Numbers) -> Ints:

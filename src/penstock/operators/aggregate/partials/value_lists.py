@@ -96,11 +96,13 @@ class Distinct(ValueLists):
     """Every value once. NaNs are equal, and so are both zeros, as in GROUP BY."""
 
     name = "distinct"
-    functions = frozenset({"count_distinct", "sum_distinct", "avg_distinct"})
+    functions = frozenset({"count_distinct", "array_distinct", "sum_distinct", "avg_distinct"})
 
     @classmethod
     def takes(cls, function: str, types: tuple[Type, ...]) -> bool:
-        kinds = SCALAR_KINDS if function == "count_distinct" else ARITHMETIC_KINDS
+        kinds = {"count_distinct": SCALAR_KINDS, "array_distinct": frozenset({"TIMESTAMP"})}.get(
+            function, ARITHMETIC_KINDS
+        )
         return function in cls.functions and len(types) == 1 and types[0].kind in kinds
 
     @property
@@ -133,6 +135,8 @@ class Distinct(ValueLists):
     def finish(self, function: str, state: State, type_: Type, parameter: Any = None) -> pa.Array:
         if function == "count_distinct":
             return pa.array(state["size"]).cast(type_.to_arrow())
+        if function == "array_distinct":
+            return self.to_arrow("values", state["values"]).cast(type_.to_arrow())
         sums = [None if part is None else _exact_sum(part.tolist()) for part in state["values"]]
         if function == "avg_distinct":
             sums = [None if s is None else s / n for s, n in zip(sums, state["size"].tolist(), strict=True)]

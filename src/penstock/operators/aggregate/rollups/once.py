@@ -16,6 +16,7 @@ from penstock.operators.aggregate.answer import AggregateAt
 from penstock.operators.aggregate.approximate.brackets import NONE, CellSum
 from penstock.operators.aggregate.groups import Groups
 from penstock.operators.aggregate.history import InPeriods, SliceRequest
+from penstock.operators.aggregate.landmarks import LandmarksAt
 from penstock.operators.aggregate.partials.cell_sums import CellRange, UncoveredRows
 from penstock.operators.aggregate.rollups.rollup_read import find_source
 from penstock.operators.aggregate.series import AnswerSpan
@@ -55,6 +56,16 @@ class OneShotAggregateAt(AggregateAt):
 @dataclass(slots=True, eq=False)
 class OneShotOwnWindowsAt(OwnWindowsAt):
     """The answer of a one-shot SELECT with windows of its aggregates' own."""
+
+    part: ClassVar[type[AggregateAt]] = OneShotAggregateAt
+
+    def answer(self) -> pa.Table:
+        return self._computed()
+
+
+@dataclass(slots=True, eq=False)
+class OneShotLandmarksAt(LandmarksAt):
+    """The answer of a one-shot SELECT with LANDMARK."""
 
     part: ClassVar[type[AggregateAt]] = OneShotAggregateAt
 
@@ -123,5 +134,11 @@ def _hold(
     def fresh(table: Table = table) -> LogReader:
         return log.fresh(table, static)
 
-    kind = OneShotOwnWindowsAt if plan.own_windows else OneShotAggregateAt
-    return kind(cycle, 0, "", plan, instant, 0, standing.locked, reader, fresh, rollup=source)
+    def held(kind: type[AggregateAt], asked: AggregatePlan) -> AggregateAt:
+        return kind(cycle, 0, "", asked, instant, 0, standing.locked, reader, fresh, rollup=source)
+
+    if plan.landmarks:
+        found = held(OneShotLandmarksAt, plan)
+        found.scalars = tuple(held(OneShotAggregateAt, scalar.plan) for scalar in plan.scalars)
+        return found
+    return held(OneShotOwnWindowsAt if plan.own_windows else OneShotAggregateAt, plan)

@@ -18,7 +18,13 @@ from penstock.sql.bound_trees import conjuncts
 from penstock.sql.kernel_expressions import NotCovered, lower
 from penstock.sql.nodes import Const, WithinPercent
 from penstock.sql.plan import AggregateCall, AggregatePlan, CorrelatedGroups
-from penstock.sql.planning.aggregate.planner import PLAIN, AggregateCalls, plan_of_rows, without_functions
+from penstock.sql.planning.aggregate.planner import (
+    PLAIN,
+    AggregateCalls,
+    plan_of_rows,
+    with_landmarks,
+    without_functions,
+)
 from penstock.sql.planning.relations import all_of
 from penstock.sql.scope import BoundSource, PaneEdges
 from penstock.sql.values import external, type_of
@@ -235,16 +241,20 @@ def settle_per_window(collected: Collected) -> None:
             continue
         around = context.parent
         if around is None or context.role != "scalar" or around.scope.panes is None:
-            hint = "it stands in a subquery of WHERE, beside GROUP BY TUMBLE(..) or SLIDE(..)"
+            hint = "it stands in a subquery of WHERE, beside GROUP BY TUMBLE(..), SLIDE(..) or LANDMARK (..)"
             context.fail(clause, error("not_supported", feature="PER WINDOW here", hint=hint))
 
 
 def refuse_per_window(bound: BoundQuery, reason: str | None) -> None:
-    """Refuse what would be Spark SQL, which does not know it."""
+    """Refuse what would be Spark SQL, which knows neither PER WINDOW nor LANDMARK."""
+    hint = reason if reason is not None else "make it a standing query over one stream: CREATE QUERY name AS SELECT .."
     for context in bound.collected.contexts:
+        panes = context.scope.panes
+        if panes is not None and panes.landmark is not None:
+            context.fail(panes.start, error("not_supported", feature="LANDMARK here", hint=hint))
         clause = context.select.args.get("per_window")
         if clause is not None:
-            context.fail(clause, error("not_supported", feature="PER WINDOW in Spark SQL", hint=reason))
+            context.fail(clause, error("not_supported", feature="PER WINDOW in Spark SQL", hint=hint))
 
 
 def correlated_plan(bound: BoundQuery) -> AggregatePlan:
@@ -284,6 +294,10 @@ def correlated_plan(bound: BoundQuery) -> AggregatePlan:
         static_predicate=all_of(common),
         picking=picking,
     )
+    if context.scope.panes is not None and context.scope.panes.landmark is not None:
+        if not found.per_window:
+            raise NotCovered("a subquery beside LANDMARK says PER WINDOW")
+        plan = with_landmarks(plan, context.scope.panes.landmark)
     return without_functions(plan)
 
 
@@ -339,7 +353,7 @@ class _Picked(AggregateCalls):
         within = query.args.get("within")
         asked = {key.of for key in correlation.keys} <= set(self.lowered_keys())
         # Buckets do not tell inner aggregates apart inside of a group, nor panes, and newest rows are not kept at all.
-        rough = isinstance(within, WithinPercent) and isinstance(window, TimeWindow) and self.panes is None and asked
+        rough = isinstance(within, WithinPercent) and isinstance(window, TimeWindow) and edges is None and asked
         self._within = within if rough else None
 
     def output(self, place: int, node: exp.Expr) -> Expr:

@@ -72,7 +72,10 @@ def aggregates_over_read_join(bound: BoundQuery, state: CatalogState) -> Aggrega
 
 def plan_of_results(bound: BoundQuery, query: exp.Select, ordered: bool) -> AggregatePlan:
     """What stands on a join, or NotCovered; nothing is changed."""
-    top = plan_of_rows(bound, query, AggregateCalls(query, bound.collected.contexts[0].scope.panes))
+    edges = bound.collected.contexts[0].scope.panes
+    if edges is not None and edges.landmark is not None:
+        raise NotCovered("LANDMARK over the results of a join is not known")
+    top = plan_of_rows(bound, query, AggregateCalls(query, edges))
     if top.own_windows and top.panes is not None:
         raise NotCovered("an aggregate with a window of its own beside TUMBLE or SLIDE runs as Spark SQL")
     if top.session_us:

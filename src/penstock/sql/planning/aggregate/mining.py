@@ -116,6 +116,9 @@ def _settle(context: SelectContext, node: exp.Expr) -> None:
         return
     window = next((s.window for s in context.sources if s.is_stream and s.window is not None), EVERYTHING)
     every, panes = options["every"], context.scope.panes
+    if panes is not None and panes.landmark is not None:
+        hint = "TUMBLE makes windows of one length"
+        context.fail(node, error("not_supported", feature=f"{words} beside LANDMARK", hint=hint))
     own = node.parent.us if isinstance(node.parent, OwnWindow) else None
     if every is None:
         available = window.count if isinstance(window, RowsWindow) and not window.per_sensor and own is None else None

@@ -8,6 +8,7 @@ from math import gcd
 
 from sqlglot import exp
 
+from penstock.catalog.model import TIME_COLUMN
 from penstock.catalog.state import CatalogState
 from penstock.expr.expression import Call, Column, Expr, Literal, calls_user, substituted, walk
 from penstock.expr.windows import EVERYTHING, FOREVER, RowsWindow, TimeWindow, Window
@@ -27,6 +28,7 @@ from penstock.sql.plan import (
     AggregateCall,
     AggregatePlan,
     Output,
+    ScalarSubquery,
     SelectPlan,
     aggregate_name,
     key_name,
@@ -41,7 +43,7 @@ from penstock.sql.planning.selection import one_stream, predicates, read_columns
 from penstock.sql.planning.window_functions import WindowCalls
 from penstock.sql.scope import PaneEdges
 from penstock.sql.values import DURATION, constant, external, type_of
-from penstock.types import BIGINT, BOOLEAN, DOUBLE, TIMESTAMP
+from penstock.types import BIGINT, BOOLEAN, DOUBLE, TIMESTAMP, Type
 
 PLAIN: dict[type[exp.Expr], str] = {exp.Count: "count", exp.Sum: "sum", exp.Avg: "avg", exp.Min: "min", exp.Max: "max"}
 _FUNCTIONS: dict[type[exp.Expr], str] = {
@@ -91,6 +93,10 @@ def aggregate_plan(bound: BoundQuery, state: CatalogState | None = None) -> Aggr
         stream_predicate=stream,
         latch=UNREGISTERED if context.scope.latch is not None else None,
     )
+    if context.scope.panes is not None and context.scope.panes.landmark is not None:
+        if read is not None:
+            raise NotCovered("LANDMARK over another query is not known")
+        plan = with_landmarks(plan, context.scope.panes.landmark)
     if plan.latch is not None and plan.functions:
         raise NotCovered("a user aggregate would keep every state for ever")
     if plan.latch is not None and own:
@@ -100,6 +106,30 @@ def aggregate_plan(bound: BoundQuery, state: CatalogState | None = None) -> Aggr
             raise NotCovered("a state without end over another query, whose rows come a cycle later, runs as Spark SQL")
         plan = read_through(plan, read, source.name)
     return without_functions(plan)
+
+
+def with_landmarks(plan: AggregatePlan, condition: exp.Expr) -> AggregatePlan:
+    """The plan with windows that begin at readings with a condition. Of these only the times are kept, beside the aggregates.
+
+    Conditions of WHERE on sensors hold for them, too, so that both have the same NOW; conditions on readings do not.
+    """
+    if not isinstance(plan.window, TimeWindow):
+        raise NotCovered("LANDMARK needs a window of time")
+    if any(plan.own_windows) or plan.latch is not None or plan.has_series or plan.by or plan.unnest is not None:
+        raise NotCovered("LANDMARK beside LATCH, mining functions or windows of aggregates' own is not known")
+    if plan.is_approximate:
+        raise NotCovered("approximate aggregates beside LANDMARK are not known")
+    times = Type("ARRAY", element=TIMESTAMP)
+    landmarks = AggregatePlan(
+        table_id=plan.table_id,
+        keys=(),
+        aggregates=(AggregateCall("array_distinct", (Column(TIME_COLUMN, TIMESTAMP),), times),),
+        outputs=(Output("times", times, Column(aggregate_name(0), times)),),
+        window=plan.window,
+        static_predicate=plan.static_predicate,
+        stream_predicate=lower(condition),
+    )
+    return replace(plan, scalars=(ScalarSubquery(landmarks, True),), landmarks=True)
 
 
 def plan_of_rows(bound: BoundQuery, query: exp.Select, taken: AggregateCalls) -> AggregatePlan:
@@ -164,7 +194,8 @@ class AggregateCalls:
         self.unnest: Expr | None = None  # the array whose elements rows come for
         self._edges = edges
         self.session_us = 0 if edges is None else edges.session_us
-        self.panes = None if edges is None else Panes(edges.width_us, edges.step_us)
+        fixed = edges is not None and edges.landmark is None
+        self.panes = Panes(edges.width_us, edges.step_us) if edges is not None and fixed else None
         group = query.args.get("group")
         if group is None:
             return

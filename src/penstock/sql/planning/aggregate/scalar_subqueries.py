@@ -108,6 +108,8 @@ def _around(
         joined = expect(JoinAggregatePlan, stream_with_tables_plan(around, check))
     else:
         plan = aggregate_plan(around)
+        if plan.landmarks:
+            raise NotCovered("LANDMARK beside a subquery that is one value is not known")
         check(plan)
         return replace(plan, scalars=scalars)
     return replace(joined, top=replace(joined.top, scalars=scalars))

@@ -43,9 +43,8 @@ def _refusal(bound: BoundQuery, context: SelectContext, standing: bool) -> Penst
         hint = "write SELECT stock, MAX(price) FROM trades GROUP BY stock, LATCH"
         return error("syntax_error", detail="LATCH needs an aggregate", hint=hint)
     if context.scope.panes is not None:
-        return error(
-            "invalid_window", detail="TUMBLE, SLIDE and SESSION end, LATCH does not", hint="leave one of them out"
-        )
+        detail = "TUMBLE, SLIDE, SESSION and LANDMARK end, LATCH does not"
+        return error("invalid_window", detail=detail, hint="leave one of them out")
     window = context.windows.everywhere
     if not isinstance(window, TimeWindow) or window.slides:
         return error("invalid_window", detail="a window that moves on forgets, and LATCH does not", hint=_WITHOUT)
