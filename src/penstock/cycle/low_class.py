@@ -78,17 +78,37 @@ class LowClassPace(Protocol):
 TARGET_S = 0.5
 LEAST_SHARE = 0.1
 FORGET = 0.7
+"""What is left of a cycle's figures after the next one."""
+GROWTH = 1.02
+"""The shortest cycle is forgotten by this factor a cycle."""
+
+
+class _RowCost:
+    """Seconds per row, by sums that forget a part with every cycle."""
+
+    def __init__(self) -> None:
+        self._seconds = self._rows = 0.0
+
+    def note(self, seconds: float, rows: int) -> None:
+        if rows > 0:
+            self._seconds = FORGET * self._seconds + max(0.0, seconds)
+            self._rows = FORGET * self._rows + rows
+
+    def of(self, rows: int) -> float:
+        return rows * self._seconds / self._rows if self._rows else 0.0
 
 
 class MeasuredPace:
     """Keeps cycles below half a second by what rows took in the last cycles; the class gets at least a tenth of that.
 
-    The first cycle of a heavy query is not known beforehand, and lasts as long as it does.
+    A cycle takes the time of the shortest one lately in which the class read nothing, and time for each row. The first cycle of a
+    heavy query is not known beforehand, and lasts as long as it does.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._new_s = self._low_s = 0.0  # seconds per row of other queries, and of the class
+        self._base_s: float | None = None
+        self._new, self._low = _RowCost(), _RowCost()  # what others take, and what the class takes beside that
         self._began: tuple[float, int, int] | None = None
 
     def end_cycle(self) -> None:
@@ -96,24 +116,23 @@ class MeasuredPace:
             return
         began_s, new, low = self._began
         took_s, self._began = self._clock() - began_s, None
-        if low == 0 and new > 0:
-            self._new_s = _averaged(self._new_s, took_s / new)
-        elif low > 0:
-            self._low_s = _averaged(self._low_s, max(0.0, took_s - self._new_s * new) / low)
+        if low > 0:
+            self._low.note(took_s - (self._base_s or 0.0) - self._new.of(new), low)
+            return
+        self._base_s = took_s if self._base_s is None else min(self._base_s * GROWTH, took_s)
+        self._new.note(took_s - self._base_s, new)
 
     def begin_cycle(self, new: int, low: int) -> None:
         self._began = (self._clock(), new, low)
 
     def rows(self, new: int, low: int) -> int | None:
-        rest_s = TARGET_S - self._new_s * new
-        if self._low_s * low <= rest_s or self._low_s == 0.0:
+        room_s, needed_s = TARGET_S - (self._base_s or 0.0) - self._new.of(new), self._low.of(low)
+        if needed_s <= room_s:
             return None
-        room = max(1, int(max(rest_s, LEAST_SHARE * TARGET_S) / self._low_s))
-        return room if room < low else None
-
-
-def _averaged(known: float, new: float) -> float:
-    return new if known == 0.0 else FORGET * known + (1 - FORGET) * new
+        least = LEAST_SHARE * TARGET_S / needed_s if needed_s else 1.0
+        # Where there is no room at all, the class waits now and then, however cheap it seems: so what the others take is known.
+        share = max(room_s / needed_s, least) if room_s > 0 else min(least, 0.5)
+        return max(1, int(low * share)) if share < 1 else None
 
 
 class CatchUp:

@@ -188,9 +188,9 @@ def changes_of_query(folder: Path, query_id: int, name: str) -> list[QueryHistor
             reason = quarantined_by(entry)[query_id]
             before, changes = {**before, "paused": True, "quarantined": reason}, [("quarantined", reason)]
         elif entry.kind == "describe_query" and before and body.get("name") == name:
-            facts = [
-                fact for fact in ("owner", "description", "strategy", "priority") if body.get(fact) != before.get(fact)
-            ]
+            # An entry does not name the class normal.
+            body, before = ({"priority": "normal", **facts} for facts in (body, before))
+            facts = [f for f in ("owner", "description", "strategy", "priority") if body.get(f) != before.get(f)]
             before, changes = {**before, **body}, [(fact, body.get(fact) or "none") for fact in facts]
         found += [QueryHistoryEntry(entry.at_us, entry.pos, what, detail) for what, detail in changes]
     return found
