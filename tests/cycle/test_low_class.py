@@ -44,7 +44,7 @@ class RandomPace:
 
 
 def begin(pipe: Pipe, pace: RandomPace) -> None:
-    pipe.engine._planner._pace = pace
+    pipe.engine._planner.pace = pace
 
 
 @pytest.fixture
@@ -229,7 +229,7 @@ def test_a_heavy_query_of_class_low_delays_an_alarm_by_at_most_one_cycle(pipe: P
         f"CREATE QUERY alarm WITH (priority = 'high') AS SELECT value FROM probes WHERE value > 1000 {window}"
     )
     pipe.engine.drain()
-    pipe.engine._planner._pace = MeasuredPace(lambda: now_s)
+    pipe.engine._planner.pace = MeasuredPace(lambda: now_s)
     took: list[float] = []
     reached: list[int] = []
     for number in range(30):

@@ -20,6 +20,7 @@ from penstock.database.database import Database
 from penstock.errors import PenstockError
 from penstock.settings import Settings
 from penstock.sql.plan import AggregatePlan, plan_from_json
+from penstock.streams.log.atomic_file import CrashPoint, no_crash
 from penstock.streams.log.segment_rows import read_slice
 from penstock.streams.log.segments import list_segments, slices
 from penstock.views.standing_queries import Intervals
@@ -109,7 +110,8 @@ class Rig:
         self.compared_older = self.bursts = 0
         self.files_lost = self.files_kept = 0
         # Snapshots and forgetting belong to the story, which is too short for the usual numbers.
-        self._intervals = Intervals(snapshot_cycles=SNAPSHOT_CYCLES, trim_cycles=3)
+        self._intervals = Intervals(snapshot_cycles=SNAPSHOT_CYCLES, trim_cycles=3, replaced_s=0.0)
+        self.crash_point: CrashPoint = no_crash
         self.folder, self.clock = folder, ManualClock(BEGAN_US)
         self.time = self.random.choice(["valid", "transaction"])
         self.rows: list[dict[str, Any]] = []
@@ -128,7 +130,11 @@ class Rig:
 
     def open(self) -> None:
         settings = Settings(data=str(self.folder), group_commit_ms=0, cycles_keep=CYCLES_KEPT)
-        self.db = Database(settings, self.clock, self._engine, self._intervals)  # type: ignore[arg-type]
+
+        def crash_point(step):
+            return self.crash_point(step)
+
+        self.db = Database(settings, self.clock, self._engine, self._intervals, crash_point=crash_point)  # type: ignore[arg-type]
         self.db.start()
         self.db.housekeeper.close()
         self.db.idle_queries.close()
@@ -192,7 +198,6 @@ class Rig:
 
     def forget(self) -> None:
         """Retention takes what is too old, and files are merged."""
-        self.db.housekeeper.compactor._grace_s = 0.0
         self.db.housekeeper.tend(self.table_id)
 
     def create(self) -> None:

@@ -95,9 +95,9 @@ _Mapped = tuple[pa.Table, dict[str, pa.DataType]]
 class OpenFiles:
     """The last used Arrow files as tables without a copy, and columns of compacted files."""
 
-    def __init__(self) -> None:
+    def __init__(self, decoded: DecodedColumns | None = None) -> None:
         self._lock = threading.Lock()
-        self._decoded = DecodedColumns()
+        self._decoded = decoded or DecodedColumns()
         self._tables: Cache[Path, tuple[tuple[int, int], _Mapped]] = Cache(most=MOST_FILES)
 
     def read(self, segment: Segment, first: int, end: int, schema: pa.Schema) -> pa.Table:
