@@ -22,6 +22,7 @@ from penstock.pipeline.jobs import history_workers
 from penstock.pipeline.source import PenstockSource
 from penstock.settings import Settings
 from tests.pipeline.fake_spark import FakeSpark, sessions
+from tests.support.waiting import await_waiting
 
 
 class Frame:
@@ -143,14 +144,14 @@ def test_stopping_during_a_restart_waits_for_the_new_spark_and_ends_it(
     folder: DataFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ended: list[object] = []
-    starting, stopping = threading.Event(), threading.Event()
+    starting, stopping, stopper = threading.Event(), threading.Event(), threading.current_thread()
     registry = SimpleNamespace(register=lambda source: None)
     spark = SimpleNamespace(name="new", dataSource=registry, sparkContext=SimpleNamespace(environment={}))
 
     def start(*_: object) -> Any:  # without `readStream`: a query after the stop would fail
         starting.set()
         assert stopping.wait(60)
-        time.sleep(0.05)  # who does not wait has long gone on
+        await_waiting(stopper)
         return spark
 
     def stop(session: Any) -> None:
