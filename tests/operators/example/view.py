@@ -8,12 +8,15 @@ from typing import ClassVar
 import pyarrow as pa
 
 from penstock.catalog.model import QueryDefinition
+from penstock.catalog.state import CatalogState
 from penstock.errors import expect
 from penstock.operators.base.answer import AnswerAt
+from penstock.operators.base.finality import Classification, FinalRows
 from penstock.operators.base.log_access import LogAccess
 from penstock.operators.base.row_order import sorted_rows
 from penstock.operators.base.table_answer import TableAnswer
 from penstock.operators.base.view import AnswerOwner
+from penstock.operators.base.window_rows import SegmentsOf
 from penstock.operators.select.view import SelectView
 from penstock.sql.plan import Plan
 from penstock.sql.plan.output import Sorted
@@ -52,6 +55,13 @@ class TopView(SelectView):
 
     def runs(self, plan: Plan) -> str:
         return "shared pass, sorted"
+
+    def classify(self, plan: Plan, state: CatalogState) -> Classification:
+        never = FinalRows("never", "a later reading may be before it in the order")
+        return Classification(never, super().classify(expect(TopPlan, plan).rows, state).state)
+
+    def full_window_bytes(self, plan: Plan, state: CatalogState, segments_of: SegmentsOf) -> int | None:
+        return super().full_window_bytes(expect(TopPlan, plan).rows, state, segments_of)
 
 
 VIEW = TopView()

@@ -99,13 +99,7 @@ class Rig:
     far = False  # whether there are windows and gaps of hours and days, and a burst
 
     def __init__(self, folder: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.random = random.Random(seed)
-        self.apart = random.Random(f"subqueries of {seed}")  # so that stories stay what they were
-        self.pauses = random.Random(f"sessions of {seed}")
-        self.fate = random.Random(f"files of {seed}")
-        self.numbers = random.Random(f"odd numbers of {seed}")
-        self.distance = random.Random(f"gaps of {seed}")
-        self.looks = random.Random(f"kept cycles of {seed}")
+        self.seed(seed)
         self.kept: dict[int, dict[str, Moment]] = {}
         self.compared_older = self.bursts = 0
         self.files_lost = self.files_kept = 0
@@ -127,6 +121,16 @@ class Rig:
         self.db.execute(f"CREATE TABLE probes {COLUMNS} WITH (time = '{self.time}'{order}{keep})")
         for sensor in range(1, 6):
             self.place(sensor)
+
+    def seed(self, seed: int) -> None:
+        """A source of chance for each subject, so that a new subject leaves the stories what they were."""
+        self.random = random.Random(seed)
+        self.apart = random.Random(f"subqueries of {seed}")
+        self.pauses = random.Random(f"sessions of {seed}")
+        self.fate = random.Random(f"files of {seed}")
+        self.numbers = random.Random(f"odd numbers of {seed}")
+        self.distance = random.Random(f"gaps of {seed}")
+        self.looks = random.Random(f"kept cycles of {seed}")
 
     def open(self) -> None:
         settings = Settings(data=str(self.folder), group_commit_ms=0, cycles_keep=CYCLES_KEPT)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +43,7 @@ class RollupRig(Rig):
     """Stories with a retention of six seconds, and what is older."""
 
     def __init__(self, folder: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.random, self.fate = random.Random(seed), random.Random(f"files of {seed}")
+        self.seed(seed)
         self.files_lost = self.files_kept = 0
         self._intervals = Intervals(snapshot_cycles=7, trim_cycles=3, replaced_s=0.0)
         # Steps, blocks and files as small as the story.
