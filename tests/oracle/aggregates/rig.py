@@ -96,6 +96,7 @@ class Rig:
 
     restarts = 0.1  # how often a cycle is followed by one
     odd = 0.3  # how often a push has values that are no ordinary numbers
+    crash_point: CrashPoint = staticmethod(no_crash)
     far = False  # whether there are windows and gaps of hours and days, and a burst
 
     def __init__(self, folder: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,7 +106,6 @@ class Rig:
         self.files_lost = self.files_kept = 0
         # Snapshots and forgetting belong to the story, which is too short for the usual numbers.
         self._intervals = Intervals(snapshot_cycles=SNAPSHOT_CYCLES, trim_cycles=3, replaced_s=0.0)
-        self.crash_point: CrashPoint = no_crash
         self.folder, self.clock = folder, ManualClock(BEGAN_US)
         self.time = self.random.choice(["valid", "transaction"])
         self.rows: list[dict[str, Any]] = []
@@ -134,14 +134,13 @@ class Rig:
 
     def open(self) -> None:
         settings = Settings(data=str(self.folder), group_commit_ms=0, cycles_keep=CYCLES_KEPT)
-
-        def crash_point(step):
-            return self.crash_point(step)
-
-        self.db = Database(settings, self.clock, self._engine, self._intervals, crash_point=crash_point)  # type: ignore[arg-type]
+        self.db = Database(settings, self.clock, self._engine, self._intervals, crash_point=self._reach)  # type: ignore[arg-type]
         self.db.start()
         self.db.housekeeper.close()
         self.db.idle_queries.close()
+
+    def _reach(self, step: str) -> None:
+        self.crash_point(step)
 
     def _engine(self, *arguments: Any) -> LocalEngine:
         folder, settings, on_commit = arguments[:3]
