@@ -7,11 +7,14 @@ file that is damaged, or a look from outside (`support.watched`).
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 TESTS = Path(__file__).parents[1]
 SOURCE = Path(__file__).parents[2] / "src"
+METHOD = re.compile(r"^(?<!property\n)    def (\w+)\(\s*self", re.MULTILINE)
 OURS = ("penstock", "apps", "bench")
 SYSTEM = ("os", "sys", "time", "socket", "shutil", "fcntl")  # also as a module of ours has imported them: `journal.os`
 
@@ -116,14 +119,13 @@ ASSIGNED: dict[str, dict[str, str]] = {
 
 def names_of_methods() -> set[str]:
     """The names of all methods of our classes, without properties."""
-    classes = [
-        node
-        for path in SOURCE.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.ClassDef)
-    ]
-    methods = [node for found in classes for node in found.body if isinstance(node, ast.FunctionDef)]
-    return {method.name for method in methods if not any("property" in ast.unparse(d) for d in method.decorator_list)}
+    return {name for path in SOURCE.rglob("*.py") for name in METHOD.findall(path.read_text())}
+
+
+@cache
+def trees() -> dict[str, ast.Module]:
+    """All files of the tests, by their path below the folder."""
+    return {str(path.relative_to(TESTS)): ast.parse(path.read_text()) for path in sorted(TESTS.rglob("*.py"))}
 
 
 def assignments(tree: ast.Module, methods: set[str]) -> Iterator[str]:
@@ -161,16 +163,16 @@ def assignments(tree: ast.Module, methods: set[str]) -> Iterator[str]:
 def test_tests_assign_to_nothing_that_is_private() -> None:
     found: dict[str, set[str]] = {}
     methods = names_of_methods()
-    for path in sorted(TESTS.rglob("*.py")):
-        for name in assignments(ast.parse(path.read_text()), methods):
-            found.setdefault(str(path.relative_to(TESTS)), set()).add(name)
+    for file, tree in trees().items():
+        for name in assignments(tree, methods):
+            found.setdefault(file, set()).add(name)
     assert found == {file: set(reasons) for file, reasons in ASSIGNED.items()}
 
 
 def test_tests_patch_constants_and_the_outside_world_only() -> None:
     found: dict[str, set[str]] = {}
-    for path in sorted(TESTS.rglob("*.py")):
-        for target, name in patches(ast.parse(path.read_text())):
+    for file, tree in trees().items():
+        for target, name in patches(tree):
             if not name.strip("_").isupper() and not is_outside(target):
-                found.setdefault(str(path.relative_to(TESTS)), set()).add(name)
+                found.setdefault(file, set()).add(name)
     assert found == {file: set(reasons) for file, reasons in EXCEPTIONS.items()}

@@ -39,8 +39,8 @@ def test_any_rows_and_columns_are_those_of_the_file(file: Segment, seed: int) ->
         schema = pa.schema(rng.sample(fields, rng.randrange(1, 4)))
         expected = read_slice(Slice(file.path, "parquet", 50 + first, first, end - first), schema=schema)
         assert files.read(file, first, end, schema).equals(expected), (seed, first, end, schema.names)
-    assert files._decoded._nbytes == sum(k.column.nbytes for k in files._decoded._kept.values())
-    assert files._decoded._nbytes <= files._decoded._most_bytes
+    assert files._decoded._kept.nbytes == sum(column.nbytes for column in files._decoded._kept.values())
+    assert files._decoded._kept.nbytes <= files._decoded._most_bytes
 
 
 def test_a_file_that_was_written_anew_is_read_anew(file: Segment) -> None:
@@ -59,4 +59,4 @@ def test_columns_that_nobody_asked_for_lately_go_when_others_come(file: Segment)
         files.read(file, 0, 10, schema)  # asked for again and again
         files.read(file, 100 * group, 100 * group + 10, schema)
         assert len(files._decoded._kept) <= 3
-        assert {key[2] for key in files._decoded._kept} >= {0, group}
+        assert {key[2] for key, _ in files._decoded._kept.items()} >= {0, group}
