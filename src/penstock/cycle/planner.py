@@ -6,7 +6,6 @@ sees every entry that those rows depend on.
 
 from __future__ import annotations
 
-import gc
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +22,7 @@ from penstock.cycle.offset import Offset
 from penstock.cycle.record_queue import wants_cycle
 from penstock.cycle.wakeup import Wakeup
 from penstock.pipeline.tasks import Exclusions
-from penstock.streams.log.release_memory import give_back_memory
+from penstock.streams.log.release_memory import settle_memory
 from penstock.streams.log.segments import Segment, list_readable
 
 EDGE_INTERVAL_US = SECOND
@@ -157,9 +156,7 @@ class Planner:
         self._taken_in += abs(self._state.position - before)
         if self._taken_in >= _SETTLE_AFTER:
             self._taken_in = 0
-            gc.collect()
-            gc.freeze()
-            give_back_memory()
+            settle_memory()
         return self._state
 
     def _begin_anew(self) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
@@ -10,7 +9,7 @@ from penstock.catalog.model import Table
 from penstock.cycle.definitions import Changes, Definitions, loading
 from penstock.operators.base.step import RowStep, new_steps
 from penstock.operators.select.durability import may_wait
-from penstock.streams.log.release_memory import give_back_memory
+from penstock.streams.log.release_memory import settle_memory
 
 # After so many changes what was loaded is taken out of the collector's sight: Spark's workers run a full collection after
 # every task, and over the definitions of ten thousand queries it takes longer than a cycle's work.
@@ -75,9 +74,7 @@ def _live_steps(definitions: Definitions, table: Table, low: bool) -> tuple[RowS
         changed.clear()
         if live.settled >= _SETTLE_AFTER:
             live.settled = 0
-            gc.collect()
-            gc.freeze()
-            give_back_memory()
+            settle_memory()
     return live.steps
 
 

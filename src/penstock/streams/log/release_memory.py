@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import gc
 
 import pyarrow as pa
 
@@ -46,3 +47,10 @@ def give_back_memory() -> None:
     pa.default_memory_pool().release_unused()
     with contextlib.suppress(OSError, AttributeError):  # only the GNU C library has it
         ctypes.CDLL(None).malloc_trim(0)
+
+
+def settle_memory() -> None:
+    """After many definitions: the collector looks no more at what stays, and what lay between goes back."""
+    gc.collect()
+    gc.freeze()
+    give_back_memory()

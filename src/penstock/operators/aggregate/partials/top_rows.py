@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from penstock.expr.kernel import kernel
 from penstock.operators.aggregate.partials.base import NUMBER_KINDS, Ints, Numbers, State, Values
-from penstock.operators.aggregate.partials.value_lists import ValueLists
+from penstock.operators.aggregate.partials.value_lists import RowLists
 from penstock.types import Type
 
 PREFIX = "top_rows "
@@ -38,7 +38,7 @@ def make_top_rows(name: str, types: tuple[Type, ...]) -> TopRows:
     return TopRows(types, RowOrder(int(given["most"]), given["ties"] == "1", keys))
 
 
-class TopRows(ValueLists):
+class TopRows(RowLists):
     """The first rows of an order; rows that are alike in it come by time and log position.
 
     It has two arguments per key: whether it is NULL, and its value. `values` is a list of rows per cell, with two numbers per key
@@ -58,7 +58,7 @@ class TopRows(ValueLists):
         return top_rows_name(self.order)
 
     @property
-    def _wide(self) -> int:
+    def wide(self) -> int:
         return 2 * len(self.order.keys) + 2
 
     def column(self, values: Values) -> Numbers:
@@ -100,7 +100,7 @@ class TopRows(ValueLists):
         if not self.order.ties and count * most <= MOST_PLACES:
             best, sizes = first_rows(cells, np.ascontiguousarray(rows), most, count)
             return best[np.arange(most) < sizes[:, None]], sizes
-        order = np.lexsort((*(rows[:, place] for place in reversed(range(self._wide))), cells))
+        order = np.lexsort((*(rows[:, place] for place in reversed(range(self.wide))), cells))
         cells, keys = cells[order], rows[order, :-2]
         at, new = np.arange(len(order)), np.ones(len(order), np.bool_)
         new[1:] = cells[1:] != cells[:-1]
@@ -113,24 +113,6 @@ class TopRows(ValueLists):
 
     def item_type(self) -> pa.DataType:
         return pa.int64()
-
-    def to_arrow(self, name: str, field: Numbers) -> pa.Array:
-        if name != "values":
-            return super().to_arrow(name, field)
-        flat: Numbers = np.full(len(field), None, object)
-        for i, part in enumerate(field):
-            flat[i] = None if part is None else part.ravel()
-        return super().to_arrow(name, flat)
-
-    def from_arrow(self, name: str, column: pa.Array) -> Numbers:
-        field = super().from_arrow(name, column)
-        if name == "values":
-            for i, part in enumerate(field):
-                field[i] = None if part is None else part.reshape(-1, self._wide)
-        return field
-
-    def nbytes(self, state: State) -> int:
-        return super().nbytes(state) + 8 * (self._wide - 1) * self.kept(state)
 
     def finish(self, function: str, state: State, type_: Type, parameter: Any = None) -> pa.Array:
         """The positions of the rows."""

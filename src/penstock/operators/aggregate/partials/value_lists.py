@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from typing import Any
 
 import numpy as np
@@ -22,8 +23,6 @@ from penstock.operators.aggregate.partials.base import (
 )
 from penstock.operators.aggregate.partials.objects import item_bytes, objects_of
 from penstock.types import Type
-
-_PARTS = 3  # ts, position, value: all of them fit into a double
 
 
 class ValueLists(Partial):
@@ -90,6 +89,33 @@ class ValueLists(Partial):
 
     def kept(self, state: State) -> int:
         return int(state["size"].sum())
+
+
+class RowLists(ValueLists):
+    """Lists of rows of several numbers each, which travel one behind the other."""
+
+    @property
+    @abstractmethod
+    def wide(self) -> int:
+        """How many numbers a row has."""
+
+    def to_arrow(self, name: str, field: Numbers) -> pa.Array:
+        if name != "values":
+            return super().to_arrow(name, field)
+        flat: Numbers = np.full(len(field), None, object)
+        for i, part in enumerate(field):
+            flat[i] = None if part is None else part.ravel()
+        return super().to_arrow(name, flat)
+
+    def from_arrow(self, name: str, column: pa.Array) -> Numbers:
+        field = super().from_arrow(name, column)
+        if name == "values":
+            for i, part in enumerate(field):
+                field[i] = None if part is None else part.reshape(-1, self.wide)
+        return field
+
+    def nbytes(self, state: State) -> int:
+        return super().nbytes(state) + 8 * (self.wide - 1) * self.kept(state)
 
 
 class Distinct(ValueLists):
@@ -195,7 +221,7 @@ def mode(values: Numbers, last: bool) -> Any:
     return known[found[-1 if last else 0]].item() + 0
 
 
-class TimeWeighted(ValueLists):
+class TimeWeighted(RowLists):
     """The average over time of a value that stands until the next one is reported.
 
     Every reading is kept with its time: a late one may come between any two, and both parts of a slice may interleave.
@@ -203,6 +229,7 @@ class TimeWeighted(ValueLists):
 
     name = "weighted"
     functions = frozenset({"twa"})
+    wide = 3  # ts, position, value: all of them fit into a double
 
     def item_type(self) -> pa.DataType:
         return pa.float64()
@@ -210,24 +237,6 @@ class TimeWeighted(ValueLists):
     def column(self, values: Values) -> Numbers:
         parts = (values.times, values.positions, values.numbers[0])
         return np.stack([part.astype(np.float64) for part in parts], axis=1)
-
-    def to_arrow(self, name: str, field: Numbers) -> pa.Array:
-        if name != "values":
-            return super().to_arrow(name, field)
-        flat: Numbers = np.full(len(field), None, object)
-        for i, part in enumerate(field):
-            flat[i] = None if part is None else part.ravel()
-        return super().to_arrow(name, flat)
-
-    def from_arrow(self, name: str, column: pa.Array) -> Numbers:
-        field = super().from_arrow(name, column)
-        if name == "values":
-            for i, part in enumerate(field):
-                field[i] = None if part is None else part.reshape(-1, _PARTS)
-        return field
-
-    def nbytes(self, state: State) -> int:
-        return super().nbytes(state) + 8 * (_PARTS - 1) * self.kept(state)
 
     def finish(self, function: str, state: State, type_: Type, parameter: Any = None) -> pa.Array:
         """`parameter`: until when the last value stands, per cell."""
