@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from penstock.expr.kernel import kernel
 from penstock.operators.aggregate.partials.base import NUMBER_KINDS, Ints, Numbers, State, Values
-from penstock.operators.aggregate.partials.value_lists import RowLists
+from penstock.operators.aggregate.partials.value_lists import WideLists
 from penstock.types import Type
 
 PREFIX = "top_rows "
@@ -38,7 +38,7 @@ def make_top_rows(name: str, types: tuple[Type, ...]) -> TopRows:
     return TopRows(types, RowOrder(int(given["most"]), given["ties"] == "1", keys))
 
 
-class TopRows(RowLists):
+class TopRows(WideLists):
     """The first rows of an order; rows that are alike in it come by time and log position.
 
     It has two arguments per key: whether it is NULL, and its value. `values` is a list of rows per cell, with two numbers per key

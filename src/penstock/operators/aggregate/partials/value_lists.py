@@ -91,7 +91,7 @@ class ValueLists(Partial):
         return int(state["size"].sum())
 
 
-class RowLists(ValueLists):
+class WideLists(ValueLists):
     """Lists of rows of several numbers each, which travel one behind the other."""
 
     @property
@@ -221,7 +221,7 @@ def mode(values: Numbers, last: bool) -> Any:
     return known[found[-1 if last else 0]].item() + 0
 
 
-class TimeWeighted(RowLists):
+class TimeWeighted(WideLists):
     """The average over time of a value that stands until the next one is reported.
 
     Every reading is kept with its time: a late one may come between any two, and both parts of a slice may interleave.
