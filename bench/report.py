@@ -181,9 +181,15 @@ class Report:
         self.failures.setdefault(part, []).append(told)
 
     def measure_parts(
-        self, parts: Mapping[str, Callable[[], Mapping[str, float | None]]], runs: int, module: str
+        self,
+        parts: Mapping[str, Callable[[], Mapping[str, float | Sequence[float | None] | None]]],
+        runs: int,
+        module: str,
     ) -> list[str]:
-        """Run each part so often, and save after each run; the parts of which a run failed: the others are measured all the same."""
+        """Run each part so often, and save after each run; the parts of which a run failed: the others are measured all the same.
+
+        A part may find several values of a figure: each counts as a run.
+        """
         origin: dict[str, Any] = {"commit": commit_now(), "command": command_of(module)}
         failed = []
         for name, part in parts.items():
@@ -198,7 +204,8 @@ class Report:
                     failed.append(name)
                 else:
                     for key, value in found.items():
-                        self.put_runs(key, [value], [load], **origin)
+                        several = value if isinstance(value, Sequence) else [value]
+                        self.put_runs(key, several, [load] * len(several), **origin)
                 self.save()
         return failed
 

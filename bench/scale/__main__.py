@@ -17,7 +17,7 @@ from bench.scale import Figures
 from bench.scale.followed import measure_followed
 from bench.scale.month import DAYS as MONTH_DAYS
 from bench.scale.month import measure_month
-from bench.scale.others import measure_groups, measure_pipeline
+from bench.scale.others import measure_groups, measure_pipeline, measure_start
 from bench.scale.selections import COUNT as SELECTIONS
 from bench.scale.selections import measure_selections
 from bench.scale.sensors import DAYS, measure_sensors
@@ -33,6 +33,7 @@ PARTS: dict[str, Callable[[Callable[[str], None], argparse.Namespace], Figures]]
     "groups": lambda say, options: measure_groups(say),
     "followed": lambda say, options: measure_followed(say, options.seconds),
     "selections100k": lambda say, options: measure_selections(say, options.seconds, options.count),
+    "start": lambda say, options: measure_start(say),
     "pipeline": lambda say, options: measure_pipeline(say, options.seconds),
 }
 

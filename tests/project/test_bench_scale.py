@@ -14,6 +14,7 @@ import pytest
 from bench import report as report_module
 from bench.query_workload import Selection, expected_rows, push_batch
 from bench.report import Report
+from bench.scale import others
 from bench.scale import sensors as scale_sensors
 from bench.scale import sparse as scale_sparse
 from bench.scale.__main__ import PARTS, measure, parsed
@@ -157,6 +158,28 @@ def test_a_run_that_fails_is_noted_and_the_other_parts_go_on(tmp_path: Path, mon
     saved = Report("scale_test", "no run", keep=True)
     assert [each["error"].endswith("too many cells") for each in saved.failures["month"]] == [True, True]
     assert saved.values["sparse_failed"] == 0.0 and len(saved.runs["sparse_failed"]["runs"]) == 2
+
+
+def test_all_runs_of_a_figure_that_another_benchmark_has_measured_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(report_module, "RESULTS", tmp_path)
+    monkeypatch.setattr(others, "RESULTS", tmp_path)
+
+    def run(*_: object) -> None:
+        theirs = Report("start", "two starts")
+        theirs.put_runs("start_s_empty", [3.0, 4.0])
+        theirs.put_runs("console_open_s", [None, None])
+        theirs.put("start_s_history", 5.0)
+        theirs.save()
+
+    monkeypatch.setattr(others, "run", run)
+    report = Report("scale_test", "no run", keep=True)
+    assert measure(report, ["start"], parsed([])) == []
+    assert report.values["start_s_empty"] == 3.5 and report.runs["start_s_empty"]["runs"] == [3.0, 4.0]
+    assert report.runs["console_open_s"]["runs"] == [None, None]
+    assert report.runs["start_s_history"]["runs"] == [5.0]
+    assert report.values["start_first_answer_s_history"] is None
 
 
 def test_parts_are_chosen_by_name_and_an_unknown_one_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
