@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from bench import report as report_module
+from bench.local_database import local_database
 from bench.query_workload import Selection, expected_rows, push_batch
 from bench.report import Report
 from bench.scale import others
@@ -20,6 +22,7 @@ from bench.scale import sparse as scale_sparse
 from bench.scale.__main__ import PARTS, measure, parsed
 from bench.scale.month import QUERY, cells_of, wrong
 from bench.scale.selections import RATE, SENSORS, Alarm, workload
+from bench.scale.sensors_folder import make_folder
 from bench.scale.workload import DAY_MINUTES, MINUTE_US, TABLE, Minutely, site_of
 from penstock.database.database import Database
 from penstock.errors import error
@@ -187,3 +190,18 @@ def test_parts_are_chosen_by_name_and_an_unknown_one_is_refused(capsys: pytest.C
     with pytest.raises(SystemExit):
         parsed(["--only", "sparse,nothing"])
     assert "no such part: nothing" in capsys.readouterr().err
+
+
+def test_the_folder_of_many_sensors_has_their_cells_and_answers_at_once_after_a_start(tmp_path: Path) -> None:
+    data, folder = Minutely(30, (int(time.time()) // 60 - 2 * DAY_MINUTES) * MINUTE_US), tmp_path / "data"
+    chosen = {f"q{number}": asked for number, asked in enumerate(scale_sensors.aggregates(8))}
+    queries = {name: asked.sql() for name, asked in chosen.items()}
+    found, sent = make_folder(lambda _: None, folder, data, queries, 30 * 600, 100)
+    assert sent > 30 * 600 and "sensors10k_answer_process_p50_ms" in found
+    with local_database(folder=folder) as (database, engine):
+        tasks = engine.tasks_run
+        for name, asked in chosen.items():
+            group = 3 if asked.key == "sid" else site_of(3)
+            right = asked.expected(data, 3, data.newest_us(sent), sent)
+            assert dict(rows_of(database, name))[group] == pytest.approx(right, rel=1e-9), asked
+        assert engine.tasks_run == tasks
