@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
+from typing import Any
 
 from bench.comparison import Measure
 from bench.pairs import forget
@@ -55,11 +56,15 @@ def measure_groups(say: Callable[[str], None]) -> Figures:
 
 
 def taken_over(say: Callable[[str], None], command: tuple[str, ...], results: str, names: Mapping[str, str]) -> Figures:
-    """What a command writes to its results: all runs of a figure that has several. None for a figure that it does not have."""
+    """What a command writes to its results."""
     path = RESULTS / f"{results}.json"
     forget(path, [Measure(theirs) for theirs in names.values()])
     run(say, command)
-    known = json.loads(path.read_text())
+    return figures_of(json.loads(path.read_text()), names)
+
+
+def figures_of(known: Mapping[str, Any], names: Mapping[str, str]) -> Figures:
+    """Figures by our names: all runs of one that has several, None for one that is not there."""
     runs = {name: each["runs"] for name, each in known.get("runs", {}).items()}
     return {ours: runs.get(theirs, known.get(theirs)) for ours, theirs in names.items()}
 

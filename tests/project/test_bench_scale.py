@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,11 +17,11 @@ from bench import report as report_module
 from bench.local_database import local_database
 from bench.query_workload import Selection, expected_rows, push_batch
 from bench.report import Report
-from bench.scale import others
 from bench.scale import sensors as scale_sensors
 from bench.scale import sparse as scale_sparse
 from bench.scale.__main__ import PARTS, measure, parsed
 from bench.scale.month import QUERY, cells_of, wrong
+from bench.scale.others import START, figures_of
 from bench.scale.selections import RATE, SENSORS, Alarm, workload
 from bench.scale.sensors_folder import make_folder
 from bench.scale.workload import DAY_MINUTES, MINUTE_US, TABLE, Minutely, site_of
@@ -167,16 +168,12 @@ def test_all_runs_of_a_figure_that_another_benchmark_has_measured_are_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(report_module, "RESULTS", tmp_path)
-    monkeypatch.setattr(others, "RESULTS", tmp_path)
-
-    def run(*_: object) -> None:
-        theirs = Report("start", "two starts")
-        theirs.put_runs("start_s_empty", [3.0, 4.0])
-        theirs.put_runs("console_open_s", [None, None])
-        theirs.put("start_s_history", 5.0)
-        theirs.save()
-
-    monkeypatch.setattr(others, "run", run)
+    theirs = Report("start", "two starts")
+    theirs.put_runs("start_s_empty", [3.0, 4.0])
+    theirs.put_runs("console_open_s", [None, None])
+    theirs.put("start_s_history", 5.0)
+    found = figures_of(json.loads(theirs.save().read_text()), START)
+    monkeypatch.setitem(PARTS, "start", lambda *_: found)
     report = Report("scale_test", "no run", keep=True)
     assert measure(report, ["start"], parsed([])) == []
     assert report.values["start_s_empty"] == 3.5 and report.runs["start_s_empty"]["runs"] == [3.0, 4.0]
