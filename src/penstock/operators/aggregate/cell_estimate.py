@@ -96,13 +96,16 @@ def estimate_cells(
 
 
 def estimate_by_cells(plan: AggregatePlan, segments: Sequence[Segment], family: FamilyStore) -> CellEstimate | None:
-    """The same by the cells that are kept already: sensors may be silent at night, or send at different rates."""
+    """The same by the cells that are kept already: sensors may be silent at night, or send at different rates.
+
+    None where only these can tell, and they are of less than a tenth of the window.
+    """
     groups, known = max(1, len(family.groups)), [family.measures[measure] for measure in measures_of(plan)]
     stores = [each.tiles for each in known if each.tiles is not None]
     full, length_us = estimate_cells(plan, segments, groups), window_us(plan)
     span_us = max((store.span_us for store in stores), default=0)
     if full is None or length_us is None or span_us < length_us // LEAST_PART:
-        return full
+        return full if has_numbers_only(plan) else None
     part = estimate_cells(plan, segments, groups, part_us=span_us)
     assert part is not None
     # The newest cells stay apart whatever the window is, and finer cells of slots are those of two slots.
@@ -144,9 +147,17 @@ def level_cells(rate: float, length_us: int, groups: int, panes: Panes | None, m
 
 
 def state_bytes(measure: Measure) -> int:
-    """About what the state of a cell takes: counts equal the number of its rows mostly, and take nothing."""
-    partial = measure.make()
-    return sum(100 if dtype is object else 8 for name, (dtype, _) in partial.fields().items() if name != "count")
+    """About what the state of a cell takes: counts equal the number of its rows mostly, and take nothing.
+
+    Of values that are objects only the places count, so that no window is refused which might fit (`has_numbers_only`).
+    """
+    return 8 * sum(name != "count" for name in measure.make().fields())
+
+
+def has_numbers_only(plan: AggregatePlan) -> bool:
+    """Whether all cells of a plan take the same room. Texts, decimals and values that are kept one by one take what they need."""
+    types = (dtype for measure in measures_of(plan) for dtype, _ in measure.make().fields().values())
+    return all(dtype is not object for dtype in types)
 
 
 def count_groups(family: Family, static: StaticRows) -> int:
