@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from nicegui import ui
 
-from apps.hazmat.actions import recommend
 from apps.hazmat.decision import decide
 from apps.hazmat.follow import WORDS, Box, Boxes
 from apps.hazmat.hypotheses import Hypotheses, material_shapes
@@ -69,11 +68,11 @@ def build(followed: Boxes, hypotheses: Hypotheses, limits: tuple[float, float]) 
         with history:
             for row in reversed(followed.decisions()[-10:]):
                 after = "" if row["after_s"] is None else f"{row['after_s']:.0f} s"
-                ui.label(f"{row['box']}  {WORDS[row['verdict']]:<16} {after:>5}  {row['finding'] or ''}")
+                ui.label(f"{row['box']}  {WORDS[row['verdict']]:<16} {after:>5}  {row['first_finding'] or ''}")
         if shown is None:
             return
         _show_banner(banner, shown)
-        action.text = f"What to do: {shown.row.get('action') or recommend(shown.row['finding'] or '')}"
+        action.text = f"What to do: {followed.what_to_do(shown.row)}"
         if shown.row["bins"] is None:
             return
         _show_charts(shown, hypotheses, (spectrum, bars, course, library))

@@ -132,7 +132,7 @@ def main() -> None:
     for _ in range(options.runs):
         loads.append(round(os.getloadavg()[0], 2))
         waits.append(measure_latency(options.seconds))
-    origin = {"commit": commit_now(), "command": command_of("apps.hazmat.measure.latency")}
+    commit, command = commit_now(), command_of("apps.hazmat.measure.latency")
     figures: dict[str, list[float | None]] = {
         "burst_to_verdict_p50_ms": [percentile(each, 50) for each in waits],
         "burst_to_verdict_p99_ms": [percentile(each, 99) for each in waits],
@@ -140,7 +140,7 @@ def main() -> None:
         "burst_to_verdict_missing": [sum(map(math.isinf, each)) for each in waits],
     }
     for name, found in figures.items():
-        report.put_runs(name, found, loads, **origin)
+        report.put_runs(name, found, loads, commit=commit, command=command)
     report.save()
 
 
