@@ -186,11 +186,12 @@ def show_page(boxes: Boxes, run: Path, seconds: float | None, port: int) -> None
 
     from apps.hazmat.page import build, log_limits
 
-    hypotheses = build_hypotheses(read_background(run))
+    background = read_background(run)
+    hypotheses = build_hypotheses(background)
 
     @ui.page("/")
     def index() -> None:
-        build(boxes, hypotheses, log_limits(RULES.alpha, RULES.beta))
+        build(boxes, hypotheses, background, log_limits(RULES.alpha, RULES.beta))
 
     chosen = free_port(port)
     print(f"the page is http://127.0.0.1:{chosen}", flush=True)

@@ -148,6 +148,14 @@ def _name(
     return found.astype(np.str_)
 
 
+def fitted_sum(hypotheses: Hypotheses, bins: Array, finding: str) -> Array:
+    """What the best sum of harmless sources and the materials of a finding expects of one box: 128 bins, for display."""
+    named = [name for name in finding.split(" + ") if name in hypotheses.materials]
+    shapes = [hypotheses.shapes[hypotheses.materials.index(name)] for name in named]
+    expected = fit(pair_bins(bins)[None, :], np.array([*hypotheses.null, *shapes])).expected[0]
+    return np.repeat(expected / 2, 2)
+
+
 def _confidence(alarm: npt.NDArray[np.bool_], log_safe: Array, probability: Array) -> Array:
     """For an alarm the probability of the best finding; for the others that of safe, at even odds before."""
     safe = 1.0 / (1.0 + np.exp(-np.clip(log_safe, -50, 50)))

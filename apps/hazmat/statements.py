@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from apps.hazmat.actions import ACTIONS, recommend
 from apps.hazmat.belt import SIDES
 from apps.hazmat.box_state import STATE, VERDICT
-from apps.hazmat.functions import PEAK
+from apps.hazmat.functions import MATCHES, PEAK
 from apps.hazmat.reading import suro
 from apps.hazmat.split import MATERIALS, TEST_BACKGROUND
 from penstock.types import parse_type
@@ -67,6 +67,10 @@ CREATE OR REPLACE FUNCTION peaks(bins ARRAY<DOUBLE>) RETURNS {PEAK} LANGUAGE pyt
     from apps.hazmat.functions import find_peaks
     return find_peaks(bins)
 $$;
+CREATE OR REPLACE FUNCTION matches(bins ARRAY<DOUBLE>, live_s DOUBLE) RETURNS {MATCHES} LANGUAGE python VECTORISED AS $$
+    from apps.hazmat.functions import match_all
+    return match_all(bins, live_s, {site.background!r})
+$$;
 """
 
 
@@ -102,6 +106,18 @@ def quoted_text(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
+LOOK_AT_BOX = """SELECT v.box, v.verdict, v.finding, matches(v.bins, v.live_s) AS matched, peaks(v.bins) AS peaks
+FROM verdicts v WHERE v.box = $1"""
+"""What the other methods say of one box, and its peaks."""
+RECORDED = """\
+CREATE STREAM TYPE recorded_burst AS (live_s DOUBLE, counts ARRAY<INT>) USING replay OPTIONS (speed '60x');
+CREATE TABLE recordings (name TEXT PRIMARY KEY, burst STREAM recorded_burst) WITH (time = 'valid');
+INSERT INTO recordings VALUES ('near potassium', 'k40_bursts.parquet');
+CREATE QUERY recorded AS
+  SELECT name, COUNT(*) AS bursts, SUM(live_s) AS live_s, VECTOR_SUM(counts) AS counts
+  FROM recordings GROUP BY name BEGIN (NOW - 1 DAY) END (NOW);
+"""
+"""Real bursts of a detector, played by the connector for recordings instead of the simulator."""
 INSERT_DECISION = "INSERT INTO decisions VALUES ($1, $2, $3, $4, $5)"
 UPDATE_DECISION = "UPDATE decisions SET verdict = $2, finding = $3, confidence = $4, after_s = $5 WHERE box = $1"
 

@@ -16,19 +16,23 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from apps.hazmat import box_state
-from apps.hazmat.background import HINT, write_background
+from apps.hazmat import box_state, statements
+from apps.hazmat.background import HINT, read_background, write_background
 from apps.hazmat.belt import SECOND, SIDES, Belt, bursts, truth
 from apps.hazmat.decision import ALARM, FAULT, MORE, Rules, decide
 from apps.hazmat.detector import Detector
 from apps.hazmat.follow import Follower, decision_of
-from apps.hazmat.functions import PEAK
+from apps.hazmat.functions import MATCHES, PEAK
+from apps.hazmat.matching import METHODS
 from apps.hazmat.measure.outcome import site_hypotheses
-from apps.hazmat.reading import suro
-from apps.hazmat.spectrum import overlaps
+from apps.hazmat.page import method_rows
+from apps.hazmat.peaks import peaks
+from apps.hazmat.reading import LIBRARY, radiacode_tools, read_bursts, suro
+from apps.hazmat.spectrum import Spectrum, overlaps
 from apps.hazmat.statements import (
     INSERT_DECISION,
     QUERIES,
+    RECORDED,
     Site,
     create_sink,
     functions,
@@ -43,7 +47,8 @@ from penstock.expr.code_workers import CODE_WORKERS
 from penstock.expr.user_functions import compile_function
 from penstock.sensors.base import ReadResult
 from penstock.sql.parse import parse_script
-from penstock.types import Field, parse_type
+from penstock.types import DOUBLE, Field, parse_type
+from tests.spark.asking import eventually
 from tests.support.manual_clock import ManualClock
 from tests.support.pipe import Pipe
 
@@ -233,8 +238,8 @@ def test_the_aggregate_in_the_cycle_says_of_each_box_what_its_bursts_say(backgro
 def test_peaks_are_found_in_each_spectrum() -> None:
     parameters = (Field("bins", parse_type("ARRAY<DOUBLE>")),)
     look = "from apps.hazmat.functions import find_peaks\nreturn find_peaks(bins)"
-    peaks = compile_function(Function("peaks", parameters, parse_type(PEAK), look, vectorised=True))
-    strong, nothing = peaks(pa.array([suro()[24].bins.tolist(), None], pa.list_(pa.float64()))).to_pylist()
+    find = compile_function(Function("peaks", parameters, parse_type(PEAK), look, vectorised=True))
+    strong, nothing = find(pa.array([suro()[24].bins.tolist(), None], pa.list_(pa.float64()))).to_pylist()
     assert "Cs-137" in {peak["line"] for peak in strong} and nothing is None
 
 
@@ -283,6 +288,43 @@ def test_a_decision_is_stored_once_however_often_the_connection_is_lost(tmp_path
     assert pipe.db.execute(f"DELETE FROM decisions WHERE box = $1 AND {right}", list(corrected)).done == "DELETE 1"
     assert pipe.db.execute("DELETE FROM decisions WHERE box <> ''").done == "DELETE 0"
     pipe.db.stop()
+
+
+def test_three_methods_match_each_spectrum_as_they_do_alone(background: str) -> None:
+    parameters = (Field("bins", parse_type("ARRAY<DOUBLE>")), Field("live_s", DOUBLE))
+    look = f"from apps.hazmat.functions import match_all\nreturn match_all(bins, live_s, {background!r})"
+    matches = compile_function(Function("matches", parameters, parse_type(MATCHES), look, vectorised=True))
+    boxes = [judged(box_of(number), background) for number in (3, 4)]
+    table = pa.array([boxes[0]["bins"], None, boxes[1]["bins"]], pa.list_(pa.float64()))
+    one, nothing, other = matches(table, pa.array([72.0, 72.0, 72.0])).to_pylist()
+    assert nothing == dict.fromkeys(METHODS)
+    site = read_background(Path(background))
+    for box, found in zip(boxes, (one, other), strict=True):
+        assert found == {m: match(np.array([box["bins"]]), np.array([72.0]), site)[0] for m, match in METHODS.items()}
+        rows = method_rows({**box, "live_s": 72.0}, site)
+        assert [row["finding"] for row in rows] == [f"ALARM: {box['finding']}", *found.values()]
+
+
+def test_recorded_bursts_are_played_by_replay(tmp_path: Path) -> None:
+    """690 real bursts near potassium, one per minute, as fast as they can be read."""
+    assert RECORDED in (Path(statements.__file__).parent / "README.md").read_text()
+    pipe = Pipe(tmp_path / "data", sensor_files=str(LIBRARY))
+    pipe.db.execute(RECORDED.replace("'60x'", "'max'"))
+    recorded = read_bursts(LIBRARY / "k40_bursts.parquet")
+    eventually(lambda: played(pipe)["bursts"] == len(recorded.counts))
+    whole = played(pipe)
+    assert whole["live_s"] == recorded.live_s.sum()
+    assert np.array_equal(whole["counts"], recorded.counts.sum(axis=0))
+    calibration = radiacode_tools()["bg"].calibration  # of a unit of the same kind
+    spectrum = Spectrum("K40", np.array(whole["counts"], dtype=np.int64), whole["live_s"], calibration)
+    assert any(peak.kev == pytest.approx(1460.8, rel=0.01) for peak in peaks(spectrum.bins))
+    pipe.db.stop()
+
+
+def played(pipe: Pipe) -> dict[str, Any]:
+    pipe.engine.drain()
+    (row,) = pipe.db.standing.invoke("recorded").table.to_pylist() or [{"bursts": 0}]
+    return dict(row)
 
 
 def test_a_burst_of_an_unknown_detector_is_refused_and_a_decision_is_stored(tmp_path: Path) -> None:
