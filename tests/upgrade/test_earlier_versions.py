@@ -46,7 +46,7 @@ def test_a_folder_of_an_earlier_version_answers_as_it_did(version: str, tmp_path
 
 
 def test_there_is_a_folder_of_each_earlier_format() -> None:
-    assert VERSIONS == ["0.1", *(f"format-{number}" for number in range(2, FORMAT_VERSION))]
+    assert ["0.1", *(f"format-{number}" for number in range(2, FORMAT_VERSION))] == VERSIONS
 
 
 @pytest.mark.parametrize("version", VERSIONS)
