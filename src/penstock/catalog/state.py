@@ -36,7 +36,7 @@ from penstock.catalog.rollup_records import (
 )
 from penstock.catalog.rows import Int64s, StaticRows
 from penstock.catalog.snapshot import read_snapshot
-from penstock.errors import error
+from penstock.errors import check_known, error, too_new
 
 
 @dataclass(slots=True)
@@ -120,12 +120,7 @@ class CatalogState:
         try:
             for entry in entries:
                 if entry.kind not in _CHANGES and entry.kind != SNAPSHOT:
-                    raise error(
-                        "corrupt_journal",
-                        position=entry.pos,
-                        detail=f'it is of a kind this version does not know ("{entry.kind}")',
-                        hint="the data folder was written by a newer Penstock",
-                    )
+                    raise too_new(f'journal entry {entry.pos} is of the kind "{entry.kind}"')
                 assert last is not None or entry.kind == SNAPSHOT or entry.pos == self.position + 1, entry.pos
                 if entry.kind == SNAPSHOT:
                     self.restore(read_snapshot(Path(entry.body["path"])))
@@ -146,6 +141,7 @@ class CatalogState:
 
     def restore(self, data: dict[str, Any]) -> None:
         """Make a state what a snapshot says, whatever it was before."""
+        check_known(data, _SNAPSHOT, "a snapshot of the catalog")
         draft = CatalogDefinitions()
         draft.stream_types = {found.name: found for found in map(stream_type_from_json, data["stream_types"])}
         for table in map(table_from_json, data["tables"]):
@@ -462,6 +458,9 @@ def _beside_queries(state: CatalogState) -> dict[str, Any]:
         "heads": state._heads.to_json(),
         "run_plan": state.run_plan,
     }
+
+
+_SNAPSHOT = snapshot_of(CatalogState(), "").keys()  # what a snapshot may have
 
 
 def load_state(folder: Path, upto: int | None = None) -> CatalogState:

@@ -25,7 +25,7 @@ from penstock.cycle.commit_files import CommitRecord, ResultRow, result_batch
 from penstock.cycle.cut import FirstNeeded, SegmentsOf
 from penstock.cycle.folder import DataFolder
 from penstock.cycle.offset import Offset
-from penstock.errors import PenstockError, expect
+from penstock.errors import PenstockError, expect, is_too_new, too_new
 from penstock.expr.evaluate import evaluate_static
 from penstock.expr.expression import Expr
 from penstock.expr.windows import FOREVER, TimeWindow
@@ -55,6 +55,8 @@ from penstock.views.stream_clock_index import Times
 from penstock.views.window_index import WindowIndex
 
 MASKS_KEPT = 256
+# Results that no operator folds: times of readings, and what a cycle says of itself. Errors of queries are looked at before.
+_OTHER_KINDS = frozenset({"newest", "heard", "cycle", "spent", "conditions"})
 
 
 class AnswerStore:
@@ -161,6 +163,8 @@ class AnswerStore:
                     self._take_of_query(row, state, record.cycle)
             elif kind == "error":
                 self._take_error(number, payload)
+            elif state is None and kind not in _OTHER_KINDS:
+                raise too_new(f'cycle {record.cycle} has a result of the kind "{kind}"')
             elif number not in self.state.tables_by_id:
                 continue
             elif state is not None:
@@ -245,6 +249,8 @@ class AnswerStore:
                 try:
                     self._follow_definition(query_id, queries[query_id], record)
                 except Exception as failure:  # other queries are not affected
+                    if is_too_new(failure):
+                        raise
                     self.poison(query_id, f"its definition cannot be taken in: {type(failure).__name__}: {failure}")
         self._follow_run_plans(self.answers, record)
 

@@ -135,6 +135,11 @@ class StandingQueries:
         """
         if self._load(known):
             self._sweep_files()
+        if known is not None:
+            for query_id, (_, changed) in known.query_positions.items():
+                if changed > self.store.state.position:
+                    # The first cycle meets it: a plan of a newer version refuses the start before that.
+                    plan_from_json(known.queries_by_id[query_id].plan)
 
     def _load(self, known: CatalogState | None = None) -> bool:
         """Whether the newest snapshot was read: only then it is known which files it names."""
