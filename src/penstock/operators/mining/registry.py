@@ -338,6 +338,7 @@ _TABLE = (
         clusters,
         takes="points",
         note=_sampled,
+        element_us=2.0,
     ),
     MiningFunction(
         "vector_sum",
