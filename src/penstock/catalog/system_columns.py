@@ -47,7 +47,7 @@ _TABLES = {
         evaluations BIGINT cycles that it took part in; where Spark SQL answers, evaluations
         ms DOUBLE their time: its join's steps, its functions' calls, its history and its share of slices as workers measured them, and an even share of the rest of each cycle
         asked_ms DOUBLE processor time of the server that invocations took since its start
-        finish_ms DOUBLE processor time of its mining functions when a slot closes, about; NULL: it has none, or none was measured yet
+        finish_ms DOUBLE processor time of its mining functions in an answer that has changed, about; NULL: it has none, or none was measured yet
         rows BIGINT result rows of these evaluations
         bytes BIGINT the size of these rows: in commit records, or in memory where Spark SQL answers
         strategy TEXT how its answer is kept right now: complete, partial or none; NULL for Spark SQL

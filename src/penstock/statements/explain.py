@@ -14,6 +14,7 @@ from penstock.catalog.state import CatalogState
 from penstock.errors import PenstockError
 from penstock.expr.evaluate import evaluate_static
 from penstock.expr.lazy_factors import costly_factors
+from penstock.operators.aggregate.cell_estimate import QueryRows
 from penstock.operators.aggregate.explain import result_slice_lines, scalar_slice_lines, slice_lines
 from penstock.operators.aggregate.rollups.notices import plan_lines, rollup_lines
 from penstock.operators.base.finality import worth_lines
@@ -166,8 +167,8 @@ def _kept_lines(session: Session, store: AnswerStore, query_id: int) -> list[str
     lines = [f"  answer kept: {standing.strategy_of(query_id)}, because {standing.strategy_reason(query_id)}"]
     if answer.plan.aggregation is not None:
         plan, most_mb = answer.plan.aggregation, session.settings.slices_memory_mb
-        segments = standing.listings.segments(plan.table_id, 0)
-        lines += slice_lines(store.slices, query_id, plan, segments, most_mb)
+        rows = QueryRows.of(plan, standing.listings.segments(plan.table_id, 0), store.state.rows(plan.table_id))
+        lines += slice_lines(store.slices, query_id, plan, rows, most_mb)
     elif answer.top is not None:
         lines += result_slice_lines(store.slices, query_id)
         lines += scalar_slice_lines(store.slices, query_id, answer.scalars)

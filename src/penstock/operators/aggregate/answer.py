@@ -274,9 +274,10 @@ class AggregateAt(TableAnswer):
             for measure in slot_words(self.plan):
                 whole[measure] = slot_series(self.plan, measure, whole[measure], span, before.get(measure))
         answer = answer_table(self.plan, whole, groups, span, found)
+        with self.locked() as store:
+            store.slices.finish.note(self.query_id, found.spent)
         if begun is not None:
             with self.locked() as store:
-                store.slices.finish.note(self.query_id, found.spent)
                 family = store.slices.families.get(family_name(family_of(self.plan)))
                 # Retention may have taken rows between the look and now.
                 is_whole = store.state.retention(self.plan.table_id) <= look.floor

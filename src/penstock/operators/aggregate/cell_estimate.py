@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from penstock.catalog.rows import StaticRows
 from penstock.errors import error
-from penstock.expr.evaluate import evaluate
+from penstock.expr.evaluate import evaluate, evaluate_static
 from penstock.expr.windows import FOREVER, TimeWindow
 from penstock.operators.aggregate.approximate.coarse_cells import cell_store
 from penstock.operators.aggregate.family import FamilyStore
@@ -65,6 +66,40 @@ class RowSample(NamedTuple):
 
     share: float
     groups: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueryRows:
+    """What the log tells of the rows of a query. `share`: so much of its table's rows, 0 where that is not known."""
+
+    segments: Sequence[Segment]
+    share: float
+
+    @classmethod
+    def of(cls, plan: AggregatePlan, segments: Sequence[Segment], static: StaticRows) -> QueryRows:
+        """By the sensors. How many readings pass a condition is known to those alone that read them."""
+        if plan.stream_predicate is not None:
+            return cls(segments, 0.0)
+        passing = evaluate_static(plan.static_predicate, static.versions())
+        return cls(segments, float(passing.mean()) if len(passing) else 0.0)
+
+    @property
+    def _known_us(self) -> int:
+        return max((s.max_ts for s in self.segments), default=0) - min((s.min_ts for s in self.segments), default=0)
+
+    def within(self, length_us: int) -> float:
+        """The rows of a full window; where there are few yet, those that are there: they may have come in a burst."""
+        rows, known_us = rows_within(self.segments, length_us), self._known_us
+        grows = length_us / known_us if rows >= FEW_ROWS and 0 < known_us < length_us else 1.0
+        return self.share * rows * grows
+
+    @property
+    def apart_us(self) -> float:
+        """How far apart they are in time."""
+        return self._known_us / max(1.0, self.share * sum(s.end - s.first for s in self.segments))
+
+
+NO_ROWS = QueryRows((), 0.0)
 
 
 def estimate_cells(
@@ -165,6 +200,8 @@ def count_groups(family: Family, static: StaticRows) -> int:
     if not family.keys:
         return 1
     versions = static.versions()
+    if family.static_predicate is not None:
+        versions = versions.filter(pa.array(evaluate_static(family.static_predicate, versions)))
     if not family.is_static or not versions.num_rows:
         return max(1, int(versions.num_rows))
     groups, _ = number_groups([evaluate(key, versions, versions.num_rows) for key in family.keys], versions.num_rows)
@@ -186,6 +223,13 @@ def sample_rows(log_reader: LogReader, family: Family, rows: int, full_rows: flo
     numbers = np.concatenate(found)
     share = len(numbers) / sum(end - start for start, end in pieces)
     return RowSample(share, guess_groups(numbers, round(share * full_rows)))
+
+
+def passing_share(plan: AggregatePlan, log_reader: LogReader) -> float:
+    """Of the rows of its table, about how many are a query's, by a sample; 0 where there are few rows yet."""
+    segments, length_us = log_reader.segments(), window_us(plan)
+    rows = rows_within(segments, length_us) if length_us is not None else 0
+    return sample_rows(log_reader, family_of(plan), rows, rows).share if rows >= FEW_ROWS else 0.0
 
 
 def guess_groups(numbers: Ints, rows: int) -> int:
