@@ -123,6 +123,15 @@ def test_other_queries_never_sleep(sleepy: Pipe) -> None:
     assert sleeping(sleepy) == {"hot", "cold"}
 
 
+def test_a_query_of_class_high_stays_awake_and_is_woken(sleepy: Pipe) -> None:
+    sleepy.db.execute("ALTER QUERY hot SET PRIORITY high")
+    rest(sleepy)
+    assert sleeping(sleepy) == {"cold"}
+    sleepy.db.execute("ALTER QUERY hot SET PRIORITY low; ALTER QUERY cold SET PRIORITY high")
+    rest(sleepy)
+    assert sleeping(sleepy) == {"hot"}
+
+
 def test_a_query_over_a_stream_without_readings_stays_awake(sleepy: Pipe) -> None:
     sleepy.db.execute("CREATE TABLE silent (k INT PRIMARY KEY, r STREAM (v INT)) WITH (time = 'valid')")
     sleepy.db.execute("CREATE QUERY none AS SELECT v FROM silent BEGIN (NOW - 1m) END (NOW)")

@@ -1,4 +1,4 @@
-"""Selections that no client uses sleep: cycles leave them out, and their window is evaluated when they are asked.
+"""Selections of class normal and low that no client uses sleep: cycles leave them out, and their window is evaluated when they are asked.
 
 A run plan in the journal says which queries sleep. It changes what cycles cost, never an answer. A query sleeps if it was
 not used for `sleep_after_s`, and its window has so few rows that evaluating them takes less than 200 ms.
@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from itertools import islice
 
 from penstock.catalog.catalog import Catalog
+from penstock.catalog.model import QueryDefinition
 from penstock.clock import SECOND
 from penstock.expr.windows import FOREVER, TimeWindow
 from penstock.operators.base.log_access import ReachIndex
@@ -83,9 +84,10 @@ class IdleQueries:
             with self._standing.locked() as store:
                 for query_id in chosen[first : first + LOOKS_A_HOLD]:
                     answer = store.answers.get(query_id)
-                    if answer is None or store.state.queries_by_id[query_id].branch_of is not None:
+                    definition = store.state.queries_by_id[query_id]
+                    if answer is None or definition.branch_of is not None:
                         continue  # a branch is asked through its query, which is awake
-                    rows = cost.rows(store, query_id, answer) if _may_sleep(answer) else FOREVER
+                    rows = cost.rows(store, query_id, answer) if _may_sleep(definition, answer) else FOREVER
                     if answer.sleeping and rows > self._most_rows:
                         awake.add(query_id)
                     # Far fewer rows than would wake it, so that it does not fall asleep and wake again and again.
@@ -107,9 +109,11 @@ def _read_by_others(store: AnswerStore) -> set[str]:
     return {name for query in store.state.queries.values() for name in query.reads_queries}
 
 
-def _may_sleep(answer: QueryState) -> bool:
-    """Whether the server can evaluate the window by itself, and no user chose how the answer is kept."""
+def _may_sleep(definition: QueryDefinition, answer: QueryState) -> bool:
+    """Whether the server can evaluate the window by itself, and no user chose how the answer is kept. Class high never sleeps."""
     plan = answer.plan.selection
+    if definition.priority == "high":
+        return False
     if plan is None or plan.lasting is not None or not is_pure(plan) or answer.strategy is not None:
         return False
     slides = isinstance(answer.window, TimeWindow) and answer.window.slides
