@@ -170,7 +170,12 @@ class Database(Parts):
             runner = self._make_runner(self.engine, self.folder, self.settings.result_max_rows)
             self.evaluator = Evaluator(runner, self.standing, self.settings, self.system.for_plan, self._evaluated)
             self.history_filler = HistoryFiller(self.standing)
-            self.idle_queries = IdleQueries(self.standing, self.catalog, self.settings.sleep_after_s)
+            self.idle_queries = IdleQueries(
+                self.standing,
+                self.catalog,
+                self.settings.sleep_after_s,
+                lambda table_id: self.load.row_cost(table_id, self.costs.users),
+            )
             self.on_demand = AggregatesOnDemand(self.standing, self.settings)
             self.once: dict[str, Callable[[SparkPlan], Evaluation]] = {
                 TreePlan.operator: self.on_demand.answer,

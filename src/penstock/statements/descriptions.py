@@ -14,7 +14,6 @@ from penstock.clock import format_timestamp
 from penstock.errors import PenstockError
 from penstock.operators.base.finality import FinalRows, final_to, final_words
 from penstock.operators.base.view import classify, view_of
-from penstock.operators.select.storage_choice import SLEEPS
 from penstock.sql.plan import Plan, evaluated_by_spark
 from penstock.statements.session import Session
 from penstock.types import format_duration
@@ -116,7 +115,7 @@ def _describe_query(session: Session, definition: QueryDefinition, answer: Query
         "final_to": _final_to(session, definition, known.final),
         "state_bound": f"{known.state.growth}: {known.state.reason}",
         "state_limit": definition.bounded,
-        "sleeping": SLEEPS if answer is not None and answer.sleeping else None,
+        "sleeping": session.standing.strategy_reason(definition.id) if answer is not None and answer.sleeping else None,
         "memory": memory,
         "invocations": session.usage.invocations(definition.id),
         "last_invoked": session.usage.last_us(definition.id),

@@ -19,6 +19,7 @@ from penstock.operators.aggregate.rollups.notices import plan_lines, rollup_line
 from penstock.operators.base.finality import worth_lines
 from penstock.operators.base.view import classify, filled_text, unheeded
 from penstock.operators.select.durability import may_wait
+from penstock.operators.select.strategy_costs import strategy_costs
 from penstock.operators.sparksql.replan import with_text
 from penstock.sql import statements as st
 from penstock.sql.explain.notation import amount, show
@@ -268,11 +269,26 @@ def _measured(session: Session, name: str) -> list[str]:
         f"since the server started: {facts['ms']:.1f} ms in {turns}, {amount(facts['rows'], 'row', 'rows')} found"
     )
     lines.append(f"memory: {facts['memory'] or 0} bytes")
+    lines += _strategies(session, session.definition(name))
     last = f", the last time at {facts['last_invoked']}" if facts["last_invoked"] else ""
     lines.append(f"asked for: {amount(facts['invocations'], 'time', 'times')}{last}")
     if facts["asked_ms"]:
         lines.append(f"answering took, since the server started: {facts['asked_ms']:.1f} ms")
     return lines
+
+
+def _strategies(session: Session, definition: QueryDefinition) -> list[str]:
+    """What each way to keep the answer of a selection costs."""
+    found = session.idle_queries.figures(definition)
+    if found is None:
+        return []
+    known, why_not = found
+    costs = [f"{name} {ms:.3g} ms" for name, ms in strategy_costs(known).items()]
+    if why_not is not None:
+        costs.append(f"not none, because {why_not}")
+    expected = [n for n, ms in (("move", known.move_ms), ("cut", known.cut_ms)) if ms is None]
+    guessed = " (expected, until both were measured)" if expected else ""
+    return [f"a cycle at {known.requests:.2g} requests: {', '.join(costs)}{guessed}"]
 
 
 def _costly_conditions(session: Session, plan: Plan) -> list[str]:

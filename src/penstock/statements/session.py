@@ -28,6 +28,7 @@ from penstock.sql.plan import SparkPlan
 from penstock.sql.planning.shapes import PlanShapes
 from penstock.statements.running_statements import RunningStatements
 from penstock.streams.log.stream_log import StreamLog
+from penstock.views.idle_queries import IdleQueries
 from penstock.views.results import Result
 from penstock.views.standing_queries import StandingQueries
 
@@ -46,6 +47,7 @@ class Session:
     catalog: Catalog
     log: StreamLog
     standing: StandingQueries
+    idle_queries: IdleQueries
     rollups: RollupKeeper
     evaluator: Evaluator
     on_demand: AggregatesOnDemand

@@ -33,7 +33,8 @@ from penstock.operators.resample.answer_at import resample_marks
 from penstock.operators.resample.sample_cache import SampleCache
 from penstock.operators.select.current_rows import CurrentRows
 from penstock.operators.select.durability import may_wait
-from penstock.operators.select.storage_choice import READY_MAX_ROWS, READY_SECONDS, StorageChoice, Strategy
+from penstock.operators.select.storage_choice import READY_MAX_ROWS, READY_SECONDS, StorageChoice
+from penstock.operators.select.strategy_costs import Strategy
 from penstock.settings import Settings
 from penstock.sql.plan import Plan, has_latch, own_windows_of, plan_from_json
 from penstock.streams.log.release_memory import give_back_memory
@@ -361,7 +362,7 @@ class StandingQueries:
                 held = self.held(name, asked=False, budget=self.new_budget(jobs=False))  # folding waits for no job
                 began = time.thread_time()
                 rows = len(held.inside())
-                self.storage_choice.note_ms(held.query_id, (time.thread_time() - began) * 1000, moved=True)
+                self.storage_choice.note_ms(held.query_id, (time.thread_time() - began) * 1000, "move_ms")
                 if rows > READY_MAX_ROWS:
                     self.storage_choice.too_large(held.query_id)
             except PenstockError:
