@@ -126,16 +126,16 @@ def _analyzed(session: Session, plan: SparkPlan, asked: AggregatePlan | None) ->
 
 
 def _priority(session: Session, name: str) -> list[str]:
-    """The class of a query that is not normal, and whether it may stand behind the cycles."""
+    """The class of a query, and whether it may stand behind the cycles; nothing of a query that is normal in both."""
     query = session.definition(name)
-    if query.priority == "normal":
-        return []
     if query.priority == "high":
         return ["  priority high: the last to fail where memory is short"]
-    waits = (
-        "it stands behind the cycles where these take too long" if may_wait(query) else "it takes part in every cycle"
-    )
-    return [f"  priority low: {waits}, and is the first to fail where memory is short"]
+    waits = may_wait(session.catalog.state, query)
+    behind = "it stands behind the cycles where these take too long"
+    if query.priority == "normal":
+        return [f"  priority normal: {behind}, as it calls functions beside queries of class high"] if waits else []
+    takes_part = behind if waits else "it takes part in every cycle"
+    return [f"  priority low: {takes_part}, and is the first to fail where memory is short"]
 
 
 def _kept(session: Session, name: str) -> list[str]:

@@ -478,7 +478,7 @@ class StandingQueries:
         """The cycle at which a query stands: the last one, or an earlier one where it is behind. Called under the lock."""
         last, offset = self.feed.last(), self.store.offset
         assert last is not None
-        if offset is None or offset.late is None or not may_wait(query):
+        if offset is None or offset.late is None or not may_wait(self.store.state, query):
             return last.cycle
         return last.cycle - offset.late.behind
 
@@ -493,11 +493,17 @@ class StandingQueries:
         return error("not_ready", detail=detail, hint="ask again in a moment")
 
     def behind(self, query: QueryDefinition) -> Behind | None:
-        """How far a query of class low stands behind the cycles; None where it does not."""
+        """How far a query stands behind the cycles; None where it does not."""
         with self._lock:
             offset, last = self.store.offset, self.feed.last()
             known = self.store.state.queries_by_id.get(query.id)
-            if offset is None or offset.late is None or last is None or known is None or not may_wait(known):
+            if (
+                offset is None
+                or offset.late is None
+                or last is None
+                or known is None
+                or not may_wait(self.store.state, known)
+            ):
                 return None
             cycle = max(last.cycle - offset.late.behind, self.feed.oldest())
             mark = self.feed.mark(cycle)
