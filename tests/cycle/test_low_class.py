@@ -296,12 +296,18 @@ def test_a_heavy_query_delays_an_alarm_by_at_most_one_cycle(pipe: Pipe, priority
         found = pipe.db.standing.invoke("heavy")
         reached.append(found.cycle)
         assert sorted(found.table["value"].to_pylist()) == [value for (value,) in rows_of(pipe, "twin", found.cycle)]
+        assert (found.behind is None) == (end.late is None)
+        if found.behind is not None and end.late is not None:
+            assert found.behind.cycle == found.cycle == record.cycle - end.late.behind
+            assert found.behind.rows == waiting_rows(end.data, end.late) > 0 < found.behind.seconds
         facts = pipe.db.query("heavy")
         assert (facts["state"] == "LAGGING") == (end.late is not None) == bool(found.notices)
     assert sum(seconds > 1.5 * TARGET_S for seconds in took) == 1  # the first: nothing was known of it
     assert reached[-1] > reached[5] and record.cycle > reached[-1]  # behind, and never still
     subscribed = pipe.db.subscribe("heavy")
-    assert subscribed.next(0.0) is not None and subscribed.cycle == reached[-1]
+    event = subscribed.next(0.0)
+    assert event is not None and event.cycle == reached[-1] and event.behind == pipe.db.invoke("heavy").behind
+    assert event.behind is not None and event.behind.cycle == event.cycle
     while pipe.db.query("heavy")["state"] == "LAGGING":
         record = pipe.engine.cycle()
         assert record is not None

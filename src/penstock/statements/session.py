@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from penstock.answers.completeness import Completeness
 from penstock.answers.costs import Costs, Usage
+from penstock.answers.delays import Delays
 from penstock.answers.load import Load
 from penstock.catalog.catalog import Catalog
 from penstock.catalog.model import QueryDefinition, Table
@@ -55,6 +56,7 @@ class Session:
     completeness: Completeness
     costs: Costs
     load: Load
+    delays: Delays
     usage: Usage
     shapes: PlanShapes
     system_table: Callable[[str], pa.Table]  # the rows of a table penstock.* as they are now

@@ -44,7 +44,7 @@ from penstock.views.feed import CommitFeed, JoinMark, Mark, SharedEvents
 from penstock.views.follower import LAG_MAX
 from penstock.views.next_edge import next_edge
 from penstock.views.query_state import is_finished
-from penstock.views.results import Result
+from penstock.views.results import Behind, Result
 from penstock.views.retention import now_at, still_read, trim
 from penstock.views.window_history import WindowHistory
 
@@ -66,20 +66,6 @@ class Intervals:
     """How long a reader waits at most for a cycle that includes its own writes."""
     ready_s: float = 10.0
     """How long a reader waits at most for a query that still fills its window."""
-
-
-@dataclass(frozen=True, slots=True)
-class Behind:
-    """The cycle at which a query stands, the readings that it has not seen, and how old its NOW is."""
-
-    cycle: int
-    rows: int
-    seconds: float
-
-    def notice(self, name: str) -> str:
-        return (
-            f'query "{name}" is LAGGING: {self.rows} readings and {self.seconds:.1f} s behind, as of cycle {self.cycle}'
-        )
 
 
 class Followed(Protocol):
@@ -511,6 +497,12 @@ class StandingQueries:
             rows = sum(offset.data.get(t, 0) - offset.late.read.get(t, 0) for t in tables)
             return Behind(cycle, rows, (last.end.now_us - mark.end.now_us) / SECOND)
 
+    def behind_of(self, name: str) -> Behind | None:
+        """The same by name; None where there is no such query any more."""
+        with self._lock:
+            query = self._query(name)
+            return self.behind(query) if query is not None else None
+
     def newest_cycle(self, name: str) -> int | None:
         """The cycle at which a query stands; None before the first cycle."""
         with self._lock:
@@ -561,15 +553,22 @@ class StandingQueries:
         budget, final = self.new_budget(), self.final_rows(name)
         with self._lock:
             held = self.held(name, as_of, budget=budget)
-            query = self._query(name)
-            behind = self.behind(query) if query is not None and as_of is None else None
+            behind = self.behind_of(name) if as_of is None else None
         if only_final and isinstance(held, FinalAnswer):
             rows = first_rows(held.final_rows(), limit, self.settings.result_max_rows)
         else:
             rows = held.select(limit, self.settings.result_max_rows)
         notices = (*(held.note.notices if held.note is not None else ()), *budget.notices())
         notices += (behind.notice(name),) if behind is not None else ()
-        return Result(rows, None, held.stands_for, held.now_us, None, notices, held.note, final_to(final, held))
+        return Result(
+            rows,
+            cycle=held.stands_for,
+            now_us=held.now_us,
+            notices=notices,
+            rolled_up=held.note,
+            final_to_us=final_to(final, held),
+            behind=behind,
+        )
 
     def final_rows(self, name: str) -> FinalRows:
         """When the rows of a query are final."""
