@@ -216,7 +216,8 @@ class Subscription:
         return self._made_of(held, rows)
 
     def _made_of(self, held: AnswerAt, rows: pa.Table) -> Event:
-        return Event(held.cycle, held.now_us, rows, final_to(self._finality, held))
+        behind = self._standing.behind_of(self.name)
+        return Event(held.cycle, held.now_us, rows, final_to(self._finality, held), behind)
 
 
 def with_operation(rows: pa.Table, operation: str) -> pa.Table:

@@ -26,6 +26,7 @@ from penstock.catalog.definition_json import (
 from penstock.catalog.histories import LogHeads, ObservationHistory, Observations
 from penstock.catalog.journal import SNAPSHOT, JournalReader
 from penstock.catalog.model import Entry, Function, QueryDefinition, Sink, StreamType, Table
+from penstock.catalog.priorities import deferrable
 from penstock.catalog.rollup_records import (
     RollupDefinition,
     RollupState,
@@ -108,7 +109,7 @@ class CatalogState:
         self._rolled_up: dict[int, RollupState] = {}
         self._heads = LogHeads()
         self.run_plan = 0  # the number of the last one
-        self._low: tuple[CatalogDefinitions, tuple[QueryDefinition, ...]] | None = None
+        self._deferrable: tuple[CatalogDefinitions, frozenset[int]] | None = None
 
     def apply_many(self, entries: Iterable[Entry]) -> None:
         """Take in the next entries; thousands cost no more than each for itself. Readers see them all at once.
@@ -187,12 +188,11 @@ class CatalogState:
 
     # -- looking up
 
-    def low_queries(self) -> tuple[QueryDefinition, ...]:
-        """The queries of class low."""
-        if self._low is None or self._low[0] is not self._definitions:
-            low = tuple(q for q in self._definitions.queries.values() if q.priority == "low")
-            self._low = (self._definitions, low)
-        return self._low[1]
+    def deferrable(self) -> frozenset[int]:
+        """The queries that may stand behind the cycles by their class."""
+        if self._deferrable is None or self._deferrable[0] is not self._definitions:
+            self._deferrable = (self._definitions, deferrable(self._definitions.queries.values()))
+        return self._deferrable[1]
 
     @property
     def tables(self) -> dict[str, Table]:

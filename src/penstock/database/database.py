@@ -15,6 +15,7 @@ from prometheus_client.core import Metric
 
 from penstock.answers.completeness import Completeness
 from penstock.answers.costs import Costs, Usage
+from penstock.answers.delays import Delays
 from penstock.answers.load import Load
 from penstock.answers.subscription import Subscription
 from penstock.answers.units import reported_work
@@ -163,6 +164,7 @@ class Database(Parts):
             self.system_table = self.system.table
             self.costs = Costs()
             self.load = Load(self.settings)
+            self.delays = Delays()
             self.shapes = PlanShapes()
             self.usage = Usage(self.folder.root / "usage.json")
             self.completeness = Completeness(self.standing)
@@ -170,7 +172,12 @@ class Database(Parts):
             runner = self._make_runner(self.engine, self.folder, self.settings.result_max_rows)
             self.evaluator = Evaluator(runner, self.standing, self.settings, self.system.for_plan, self._evaluated)
             self.history_filler = HistoryFiller(self.standing)
-            self.idle_queries = IdleQueries(self.standing, self.catalog, self.settings.sleep_after_s)
+            self.idle_queries = IdleQueries(
+                self.standing,
+                self.catalog,
+                self.settings.sleep_after_s,
+                lambda table_id: self.load.row_cost(table_id, self.costs.users),
+            )
             self.on_demand = AggregatesOnDemand(self.standing, self.settings)
             self.once: dict[str, Callable[[SparkPlan], Evaluation]] = {
                 TreePlan.operator: self.on_demand.answer,
@@ -268,11 +275,18 @@ class Database(Parts):
         work = reported_work(record.results)
         self.costs.note_cycle(record, work, fold_ms)
         self.load.note_cycle(record, work, fold_ms)
+        self._note_delays(record)
         self._take_poisoned()
         self.usage.save_sometimes(known)
         self.on_demand.trees.tidy(known)
         if self.standing.finished != finished:
             self.observer.follow()
+
+    def _note_delays(self, record: CommitRecord) -> None:
+        firsts = {t: record.start.data.get(t, 0) for t, end in record.end.data.items()}
+        new = {t: first for t, first in firsts.items() if first < record.end.data[t]}
+        arrived = {t: at for t, first in new.items() if (at := self.log.arrived_us(t, first)) is not None}
+        self.delays.note_cycle(record, arrived, self.clock.now_us())
 
     def _evaluated(self, query_id: int, seconds: float, answer: pa.Table) -> None:
         """Spark SQL has evaluated a query."""

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from penstock.answers.completeness import Completeness
 from penstock.answers.costs import Costs, Usage
+from penstock.answers.delays import Delays
 from penstock.answers.load import Load
 from penstock.catalog.catalog import Catalog
 from penstock.catalog.model import QueryDefinition, Table
@@ -28,6 +29,7 @@ from penstock.sql.plan import SparkPlan
 from penstock.sql.planning.shapes import PlanShapes
 from penstock.statements.running_statements import RunningStatements
 from penstock.streams.log.stream_log import StreamLog
+from penstock.views.idle_queries import IdleQueries
 from penstock.views.results import Result
 from penstock.views.standing_queries import StandingQueries
 
@@ -46,6 +48,7 @@ class Session:
     catalog: Catalog
     log: StreamLog
     standing: StandingQueries
+    idle_queries: IdleQueries
     rollups: RollupKeeper
     evaluator: Evaluator
     on_demand: AggregatesOnDemand
@@ -53,6 +56,7 @@ class Session:
     completeness: Completeness
     costs: Costs
     load: Load
+    delays: Delays
     usage: Usage
     shapes: PlanShapes
     system_table: Callable[[str], pa.Table]  # the rows of a table penstock.* as they are now

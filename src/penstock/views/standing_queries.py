@@ -33,7 +33,8 @@ from penstock.operators.resample.answer_at import resample_marks
 from penstock.operators.resample.sample_cache import SampleCache
 from penstock.operators.select.current_rows import CurrentRows
 from penstock.operators.select.durability import may_wait
-from penstock.operators.select.storage_choice import READY_MAX_ROWS, READY_SECONDS, StorageChoice, Strategy
+from penstock.operators.select.storage_choice import READY_MAX_ROWS, READY_SECONDS, StorageChoice
+from penstock.operators.select.strategy_costs import Strategy
 from penstock.settings import Settings
 from penstock.sql.plan import Plan, has_latch, own_windows_of, plan_from_json
 from penstock.streams.log.release_memory import give_back_memory
@@ -43,7 +44,7 @@ from penstock.views.feed import CommitFeed, JoinMark, Mark, SharedEvents
 from penstock.views.follower import LAG_MAX
 from penstock.views.next_edge import next_edge
 from penstock.views.query_state import is_finished
-from penstock.views.results import Result
+from penstock.views.results import Behind, Result
 from penstock.views.retention import now_at, still_read, trim
 from penstock.views.window_history import WindowHistory
 
@@ -65,20 +66,6 @@ class Intervals:
     """How long a reader waits at most for a cycle that includes its own writes."""
     ready_s: float = 10.0
     """How long a reader waits at most for a query that still fills its window."""
-
-
-@dataclass(frozen=True, slots=True)
-class Behind:
-    """The cycle at which a query stands, the readings that it has not seen, and how old its NOW is."""
-
-    cycle: int
-    rows: int
-    seconds: float
-
-    def notice(self, name: str) -> str:
-        return (
-            f'query "{name}" is LAGGING: {self.rows} readings and {self.seconds:.1f} s behind, as of cycle {self.cycle}'
-        )
 
 
 class Followed(Protocol):
@@ -366,7 +353,7 @@ class StandingQueries:
                 held = self.held(name, asked=False, budget=self.new_budget(jobs=False))  # folding waits for no job
                 began = time.thread_time()
                 rows = len(held.inside())
-                self.storage_choice.note_ms(held.query_id, (time.thread_time() - began) * 1000, moved=True)
+                self.storage_choice.note_ms(held.query_id, (time.thread_time() - began) * 1000, "move_ms")
                 if rows > READY_MAX_ROWS:
                     self.storage_choice.too_large(held.query_id)
             except PenstockError:
@@ -482,7 +469,7 @@ class StandingQueries:
         """The cycle at which a query stands: the last one, or an earlier one where it is behind. Called under the lock."""
         last, offset = self.feed.last(), self.store.offset
         assert last is not None
-        if offset is None or offset.late is None or not may_wait(query):
+        if offset is None or offset.late is None or not may_wait(self.store.state, query):
             return last.cycle
         return last.cycle - offset.late.behind
 
@@ -497,17 +484,29 @@ class StandingQueries:
         return error("not_ready", detail=detail, hint="ask again in a moment")
 
     def behind(self, query: QueryDefinition) -> Behind | None:
-        """How far a query of class low stands behind the cycles; None where it does not."""
+        """How far a query stands behind the cycles; None where it does not."""
         with self._lock:
             offset, last = self.store.offset, self.feed.last()
             known = self.store.state.queries_by_id.get(query.id)
-            if offset is None or offset.late is None or last is None or known is None or not may_wait(known):
+            if (
+                offset is None
+                or offset.late is None
+                or last is None
+                or known is None
+                or not may_wait(self.store.state, known)
+            ):
                 return None
             cycle = max(last.cycle - offset.late.behind, self.feed.oldest())
             mark = self.feed.mark(cycle)
             tables = [t.id for t in (self.store.state.tables.get(n) for n in query.reads_tables) if t is not None]
             rows = sum(offset.data.get(t, 0) - offset.late.read.get(t, 0) for t in tables)
             return Behind(cycle, rows, (last.end.now_us - mark.end.now_us) / SECOND)
+
+    def behind_of(self, name: str) -> Behind | None:
+        """The same by name; None where there is no such query any more."""
+        with self._lock:
+            query = self._query(name)
+            return self.behind(query) if query is not None else None
 
     def newest_cycle(self, name: str) -> int | None:
         """The cycle at which a query stands; None before the first cycle."""
@@ -559,15 +558,22 @@ class StandingQueries:
         budget, final = self.new_budget(), self.final_rows(name)
         with self._lock:
             held = self.held(name, as_of, budget=budget)
-            query = self._query(name)
-            behind = self.behind(query) if query is not None and as_of is None else None
+            behind = self.behind_of(name) if as_of is None else None
         if only_final and isinstance(held, FinalAnswer):
             rows = first_rows(held.final_rows(), limit, self.settings.result_max_rows)
         else:
             rows = held.select(limit, self.settings.result_max_rows)
         notices = (*(held.note.notices if held.note is not None else ()), *budget.notices())
         notices += (behind.notice(name),) if behind is not None else ()
-        return Result(rows, None, held.stands_for, held.now_us, None, notices, held.note, final_to(final, held))
+        return Result(
+            rows,
+            cycle=held.stands_for,
+            now_us=held.now_us,
+            notices=notices,
+            rolled_up=held.note,
+            final_to_us=final_to(final, held),
+            behind=behind,
+        )
 
     def final_rows(self, name: str) -> FinalRows:
         """When the rows of a query are final."""

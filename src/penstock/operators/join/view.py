@@ -128,7 +128,7 @@ class JoinView(View):
         return words_of(plan)
 
     def only_strategy(self, plan: Plan, window: AnyWindow | None, asked: str | None) -> str | None:
-        return "a join's results are kept, its window is cut when asked"
+        return "a join's results are kept, its window is cut when asked; with none, every request would join the rows again"
 
 
 def _final_rows(plan: JoinPlan, state: CatalogState) -> FinalRows:

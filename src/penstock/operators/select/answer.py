@@ -62,7 +62,7 @@ class SelectAt:
     ready: CurrentRows | None = None  # where the answer is kept current
     stretch: int | None = None  # the cycle since which the window over time stands
     instants: Instants | None = None
-    cut_ms: Callable[[float], None] | None = None  # is told the processor time that cutting the answer out took
+    cut_ms: Callable[[float], None] | None = None  # is told the processor time that finding the answer took
 
     @property
     def stands_for(self) -> int:

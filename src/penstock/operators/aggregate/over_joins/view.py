@@ -45,7 +45,10 @@ def hold_over_read(
     return JoinAggregateAt(cycle, definition.id, definition.name, now_us, told, top, span, locked, reads=True)
 
 
-SLICED_RESULTS = "slices of a join's results are kept, a window adds up those inside it when asked"
+SLICED_RESULTS = (
+    "slices of a join's results are kept, a window adds up those inside it when asked;"
+    " with none, every request would join the rows again"
+)
 
 
 class JoinAggregateView(JoinView):
