@@ -56,7 +56,7 @@ class NoRoom(RandomPace):
 
 
 def begin(pipe: Pipe, pace: RandomPace) -> None:
-    pipe.engine._planner._pace = pace
+    pipe.engine._planner.pace = pace
 
 
 @pytest.fixture
@@ -279,7 +279,7 @@ def test_a_heavy_query_delays_an_alarm_by_at_most_one_cycle(pipe: Pipe, priority
         f"CREATE QUERY alarm WITH (priority = 'high') AS SELECT value FROM probes WHERE value > 1000 {window}"
     )
     pipe.engine.drain()
-    pipe.engine._planner._pace = MeasuredPace(lambda: now_s)
+    pipe.engine._planner.pace = MeasuredPace(lambda: now_s)
     took: list[float] = []
     reached: list[int] = []
     for number in range(30):

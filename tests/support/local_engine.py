@@ -24,6 +24,7 @@ from penstock.cycle.worker import run_task
 from penstock.pipeline.tasks import CycleTask, WorkerLimits, cycle_tasks
 from penstock.services import Service
 from penstock.settings import Settings
+from penstock.streams.log.atomic_file import CrashPoint, no_crash
 
 FOLDED_S = 60.0
 
@@ -38,10 +39,12 @@ class LocalEngine:
         on_commit: Callable[[CommitRecord], None],
         clock: Clock | None = None,
         parallelism: int = 2,
+        crash_point: CrashPoint = no_crash,
     ) -> None:
         self.folder = folder
         self.settings = settings
         self.commits = CommitStore(folder)
+        self.commits.crash_point = crash_point
         self.failure = None
         self.restarts = 0
         self.spark = None
@@ -97,7 +100,7 @@ class LocalEngine:
 
     def _cycle(self, limits: Limits | None) -> CommitRecord | None:
         if limits is not None:
-            self._planner._limits = limits
+            self._planner.limits = limits
         start = self.commits.last.end if self.commits.last else self.position()
         end = self._planner.latest(start)
         if end == start:

@@ -59,11 +59,6 @@ class CycleFit:
     def load(self, rows_per_s: float) -> float:
         return self.row_s * rows_per_s
 
-    def cycle_s(self, rows_per_s: float) -> float | None:
-        """How long cycles last that follow each other without a pause; None where they can never keep up."""
-        free = 1 - self.load(rows_per_s)
-        return self.base_s / free if free > 0 else None
-
 
 def fit_cycles(rows: Floats, seconds: Floats, prior_row_s: float) -> CycleFit:
     """Least squares. With rows that hardly differ, the slope is what workers measured, `prior_row_s`."""

@@ -45,7 +45,7 @@ _TABLES = {
         fill_left_s DOUBLE about how many seconds until its history has been read; NULL: it has been, or that cannot be told
         seconds DOUBLE duration of the last evaluation, where Spark SQL answers
         evaluations BIGINT cycles that it took part in; where Spark SQL answers, evaluations
-        ms DOUBLE their time: its join's steps, its functions' calls, its history and its share of slices as workers measured them, and an even share of the rest of each cycle
+        ms DOUBLE their time: its join's steps, its functions' calls, its history and its share of slices, as workers measured them. An even share of the rest of each cycle comes on top
         asked_ms DOUBLE processor time of the server that invocations took since its start
         finish_ms DOUBLE processor time of its mining functions in an answer that has changed, about; NULL: it has none, or none was measured yet
         rows BIGINT result rows of these evaluations

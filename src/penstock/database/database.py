@@ -65,6 +65,7 @@ from penstock.streams.ingest.ingest import Ingest
 from penstock.streams.ingest.input_counts import InputCounts
 from penstock.streams.ingest.line_points import LineReport, LineWriter
 from penstock.streams.ingest.readings import Discovery, IngestReceipt
+from penstock.streams.log.atomic_file import CrashPoint, no_crash
 from penstock.streams.log.stream_log import StreamLog
 from penstock.streams.maintenance import LogMaintenance, RetentionControl
 from penstock.streams.sources.table_sources import Sources
@@ -91,10 +92,12 @@ class Database(Parts):
         engine: Callable[..., Engine] = Engine,
         intervals: Intervals = Intervals(),
         runner: Callable[[Engine, DataFolder, int], Callable[[], SparkRunner]] = LiveRunner,
+        crash_point: CrashPoint = no_crash,
     ) -> None:
         self._make_engine = engine
         self._make_runner = runner
         self._intervals = intervals
+        self._crash_point = crash_point
         self.settings = settings
         self.clock = clock or GuardedClock(step_max_us=settings.clock_step_max_s * SECOND)
         self.folder = DataFolder(Path(settings.data).absolute())
@@ -124,7 +127,7 @@ class Database(Parts):
             if not self.settings.sensor_files:
                 self.folder.inbox.mkdir(exist_ok=True)
             progress("opening the log")
-            self.log = StreamLog(self.folder.root, self.settings, self.clock)
+            self.log = StreamLog(self.folder.root, self.settings, self.clock, self._crash_point)
             self.log.on_change = self.engine.wake
             self.catalog = Catalog(self.folder.root, self.log.still, self.clock)
             known_tables = self.catalog.state.next_table_id
@@ -157,7 +160,9 @@ class Database(Parts):
             )
             progress("reading the committed cycles")
             self.standing.load(self.catalog.state)
-            self.rollups = RollupKeeper(self.folder.root, self.catalog, self.log, self.clock, self.standing)
+            self.rollups = RollupKeeper(
+                self.folder.root, self.catalog, self.log, self.clock, self.standing, self._crash_point
+            )
             if "journal" not in self.damage.open_kinds():
                 self.rollups.sweep(grace_s=0)
             self.system = SystemTables(self)
@@ -207,7 +212,9 @@ class Database(Parts):
         self.sampler.start()
         self.sinks.start(self.catalog.state.sinks)
         control = RetentionControl(self.rollups.retain, self.standing.retained, self.standing.protected, self._tidy)
-        self.housekeeper = LogMaintenance(self.log, self.ingest, lambda: self.catalog.state, self.clock, control)
+        self.housekeeper = LogMaintenance(
+            self.log, self.ingest, lambda: self.catalog.state, self.clock, control, self._intervals.replaced_s
+        )
         self.scrubber = Scrubber(self.folder.root, self.damage, self.clock, self.settings.scrub_days, self._cover)
         self.scrubber.start()
         self._ready = True

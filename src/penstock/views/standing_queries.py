@@ -37,6 +37,7 @@ from penstock.operators.select.storage_choice import READY_MAX_ROWS, READY_SECON
 from penstock.operators.select.strategy_costs import Strategy
 from penstock.settings import Settings
 from penstock.sql.plan import Plan, has_latch, own_windows_of, plan_from_json
+from penstock.streams.log.compaction import GRACE_S
 from penstock.streams.log.release_memory import give_back_memory
 from penstock.streams.log.segments import Segment, list_readable
 from penstock.views.answer_store import AnswerStore
@@ -66,6 +67,8 @@ class Intervals:
     """How long a reader waits at most for a cycle that includes its own writes."""
     ready_s: float = 10.0
     """How long a reader waits at most for a query that still fills its window."""
+    replaced_s: float = GRACE_S
+    """How long files of the log stay after a merged one has replaced them."""
 
 
 class Followed(Protocol):

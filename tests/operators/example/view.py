@@ -63,12 +63,5 @@ class TopView(SelectView):
     def runs(self, plan: Plan) -> str:
         return "shared pass, sorted"
 
-    def classify(self, plan: Plan, state: CatalogState) -> Classification:
-        never = FinalRows("never", "a later reading may be before it in the order")
-        return Classification(never, super().classify(expect(TopPlan, plan).rows, state).state)
-
-    def full_window_bytes(self, plan: Plan, state: CatalogState, segments_of: SegmentsOf) -> int | None:
-        return super().full_window_bytes(expect(TopPlan, plan).rows, state, segments_of)
-
 
 VIEW = TopView()

@@ -116,7 +116,6 @@ class Listener:
 
 def merge_segments(pipe: Pipe) -> None:
     """As the housekeeper does: a segment per cycle would make each cycle slower than the one before."""
-    pipe.db.housekeeper.compactor._grace_s = 0
     pipe.db.housekeeper.tend(pipe.db.catalog.state.tables["probes"].id)
 
 

@@ -20,6 +20,7 @@ from penstock.database.database import Database
 from penstock.errors import PenstockError
 from penstock.settings import Settings
 from penstock.sql.plan import AggregatePlan, plan_from_json
+from penstock.streams.log.atomic_file import CrashPoint, no_crash
 from penstock.streams.log.segment_rows import read_slice
 from penstock.streams.log.segments import list_segments, slices
 from penstock.views.standing_queries import Intervals
@@ -95,6 +96,7 @@ class Rig:
 
     restarts = 0.1  # how often a cycle is followed by one
     odd = 0.3  # how often a push has values that are no ordinary numbers
+    crash_point: CrashPoint = staticmethod(no_crash)
     far = False  # whether there are windows and gaps of hours and days, and a burst
 
     def __init__(self, folder: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,7 +106,7 @@ class Rig:
         self.files_lost = self.files_kept = 0
         self.widths_us: set[int] = set()  # of the slices that there were
         # Snapshots and forgetting belong to the story, which is too short for the usual numbers.
-        self._intervals = Intervals(snapshot_cycles=SNAPSHOT_CYCLES, trim_cycles=3)
+        self._intervals = Intervals(snapshot_cycles=SNAPSHOT_CYCLES, trim_cycles=3, replaced_s=0.0)
         self.folder, self.clock = folder, ManualClock(BEGAN_US)
         self.time = self.random.choice(["valid", "transaction"])
         self.rows: list[dict[str, Any]] = []
@@ -133,10 +135,13 @@ class Rig:
 
     def open(self) -> None:
         settings = Settings(data=str(self.folder), group_commit_ms=0, cycles_keep=CYCLES_KEPT)
-        self.db = Database(settings, self.clock, self._engine, self._intervals)  # type: ignore[arg-type]
+        self.db = Database(settings, self.clock, self._engine, self._intervals, crash_point=self._reach)  # type: ignore[arg-type]
         self.db.start()
         self.db.housekeeper.close()
         self.db.idle_queries.close()
+
+    def _reach(self, step: str) -> None:
+        self.crash_point(step)
 
     def _engine(self, *arguments: Any) -> LocalEngine:
         folder, settings, on_commit = arguments[:3]
@@ -197,7 +202,6 @@ class Rig:
 
     def forget(self) -> None:
         """Retention takes what is too old, and files are merged."""
-        self.db.housekeeper.compactor._grace_s = 0.0
         self.db.housekeeper.tend(self.table_id)
 
     def create(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import pyarrow as pa
 from penstock.answers.subscription import Subscription
 from penstock.cycle.cut import Limits
 from penstock.database.database import Database
+from penstock.operators.sparksql.evaluator import LiveRunner
 from penstock.settings import Settings
 from penstock.sql.plan import JoinPlan, plan_from_json
 from penstock.streams.log.segment_rows import read_slice
@@ -33,6 +34,7 @@ class Story:
 
     most_questions = 6
     own_writes_s = Intervals().own_writes_s
+    runner: Callable[..., Callable[[], Any]] = LiveRunner
     asks = 2  # how often, beside ten pushes and eight cycles
 
     def __init__(self, folder: Path, seed: int, with_tables: float = 0.4) -> None:
@@ -56,7 +58,8 @@ class Story:
         settings = Settings(
             data=str(self.folder), group_commit_ms=0, join_memory_mb=memory_mb, result_max_rows=100_000_000
         )
-        self.db = Database(settings, self.clock, self._engine, Intervals(own_writes_s=self.own_writes_s))
+        intervals = Intervals(own_writes_s=self.own_writes_s)
+        self.db = Database(settings, self.clock, self._engine, intervals, self.runner)
         self.db.start()
 
     def _engine(self, *arguments: Any) -> LocalEngine:
