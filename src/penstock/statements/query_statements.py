@@ -29,7 +29,7 @@ from penstock.operators.aggregate.finish_times import FinishCost, check_mining_f
 from penstock.operators.aggregate.rollups.rollup_read import find_match
 from penstock.operators.aggregate.shape import family_of
 from penstock.operators.base.finality import check_bounded
-from penstock.operators.base.log_reader import LogReader, read_log
+from penstock.operators.base.log_reader import read_log
 from penstock.operators.base.view import classify, unheeded, view_of
 from penstock.operators.join.buffer_budget import check_join_fits
 from penstock.operators.join.readers import check_readers
@@ -353,13 +353,11 @@ def _check_cells(session: Session, plan: Plan, state: CatalogState) -> None:
     with session.standing.locked() as store:
         taken = store.slices.taken_by_others(asked)
         head = store.offset.data.get(table.id, 0) if store.offset is not None else 0
-    listings, static = session.standing.listings, state.rows(table.id)
+        # Its newest rows may be of sensors that no cycle has taken in.
+        log = replace(session.standing.log_access(), journal=session.catalog.state.position)
+    static = state.rows(table.id)
     check = partial(check_cells_fit, asked, most_mb=session.settings.slices_memory_mb, taken=taken)
-    read_log(
-        check,
-        lambda: LogReader(session.folder.log, table, static, lambda: listings.segments(table.id, head)),
-        lambda: LogReader(session.folder.log, table, static, lambda: listings.fresh(table.id)),
-    )
+    read_log(check, lambda: log.reader(table, static, head), lambda: log.fresh(table, static))
 
 
 def _check_mining(session: Session, new: QueryDefinition, together: RegistrationBatch) -> None:

@@ -22,7 +22,7 @@ from penstock.operators.select.match_positions import MatchPositions
 from penstock.sql.plan import Output
 from penstock.types import TIMESTAMP
 
-ROWS_AT_ONCE = 1 << 17
+ROWS_AT_ONCE = 1 << 20
 
 
 class NotAnswered(Exception):
