@@ -49,6 +49,7 @@ class JoinAt:
     """A join's answer."""
 
     operator: ClassVar[str] = "join"
+    finishes_later: ClassVar[bool] = True
     stretch: ClassVar[None] = None
     net_changes: ClassVar[bool] = False
     floors: ClassVar[tuple[int, ...]] = ()

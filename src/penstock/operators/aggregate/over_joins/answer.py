@@ -43,6 +43,7 @@ class JoinAggregateAt(TableAnswer):
     """
 
     operator: ClassVar[str] = "join_aggregate"
+    finishes_later: ClassVar[bool] = True
     cycle: int
     query_id: int
     name: str
