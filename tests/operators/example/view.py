@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import pyarrow as pa
 
 from penstock.catalog.model import QueryDefinition
+from penstock.catalog.state import CatalogState
 from penstock.errors import expect
 from penstock.operators.base.answer import AnswerAt
+from penstock.operators.base.finality import Classification, FinalRows
 from penstock.operators.base.log_access import LogAccess
 from penstock.operators.base.row_order import sorted_rows
 from penstock.operators.base.table_answer import TableAnswer
@@ -49,6 +51,11 @@ class TopView(SelectView):
     def at(self, views: AnswerOwner, query: QueryDefinition, mark: Mark, log: LogAccess, asked: bool) -> AnswerAt:
         plan = expect(TopPlan, views.store.answers[query.id].whole)
         return TopAt(mark.cycle, query.id, super().at(views, query, mark, log, asked), plan.sorted)
+
+    def classify(self, plan: Plan, state: CatalogState) -> Classification:
+        """What is kept is what the selection keeps; any row may have to make room."""
+        below = super().classify(expect(TopPlan, plan).rows, state)
+        return replace(below, final=FinalRows("never", "a later reading may take its place"))
 
     def runs(self, plan: Plan) -> str:
         return "shared pass, sorted"
