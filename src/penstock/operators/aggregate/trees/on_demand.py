@@ -20,8 +20,9 @@ from penstock.expr.evaluate import evaluate
 from penstock.expr.expression import Expr
 from penstock.expr.windows import EVERYTHING, FOREVER, JoinWindows, TimeWindow
 from penstock.operators.aggregate.partials.base import numbers_of
-from penstock.operators.aggregate.trees.answer_columns import JoinRows, NotAnswered, SelectRows, column_of, kind_of
+from penstock.operators.aggregate.trees.answer_columns import JoinRows, SelectRows, column_of, kind_of
 from penstock.operators.aggregate.trees.tree import AggregateTree, Totals
+from penstock.operators.base.once import NotAnswered
 from penstock.operators.base.view import QueryAt
 from penstock.operators.join.view import hold_join
 from penstock.operators.select.view import hold_select
