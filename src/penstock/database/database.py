@@ -6,7 +6,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,8 +41,6 @@ from penstock.logs import note_cycle
 from penstock.operators.aggregate.history_fill import HistoryFiller
 from penstock.operators.aggregate.rollups.keeper import RollupKeeper
 from penstock.operators.aggregate.trees.on_demand import AggregatesOnDemand
-from penstock.operators.resample.once import resampled_once
-from penstock.operators.sparksql.evaluation_rows import Evaluation
 from penstock.operators.sparksql.evaluator import Evaluator, LiveRunner
 from penstock.pipeline.engine import Engine
 from penstock.pipeline.spark_sql import SparkRunner
@@ -52,7 +49,6 @@ from penstock.security.users import Users
 from penstock.sensors.address_rules import rules_of
 from penstock.settings import Settings
 from penstock.sinks.runner import SinkRunner
-from penstock.sql.plan import ResamplePlan, SparkPlan, TreePlan
 from penstock.sql.planning.shapes import PlanShapes
 from penstock.sql.statements import AsOf, OnError
 from penstock.statements.descriptions import as_told, describe_queries, describe_query, describe_table
@@ -184,10 +180,6 @@ class Database(Parts):
                 lambda table_id: self.load.row_cost(table_id, self.costs.users),
             )
             self.on_demand = AggregatesOnDemand(self.standing, self.settings)
-            self.once: dict[str, Callable[[SparkPlan], Evaluation]] = {
-                TreePlan.operator: self.on_demand.answer,
-                ResamplePlan.operator: partial(resampled_once, self.standing),
-            }  # by operator, what answers a question that is asked once without Spark
             self.observer = Observer(
                 self.catalog, self.ingest, self.clock, self.settings, self.standing, self.address_rules
             )

@@ -365,14 +365,12 @@ def _check_cells(session: Session, plan: Plan, state: CatalogState) -> None:
 
 def _in_log(session: Session, table: Table, state: CatalogState, work: Callable[[LogReader], Found]) -> Found:
     """What is found in the log of a table up to the last cycle, or further."""
-    listings, static = session.standing.listings, state.rows(table.id)
     with session.standing.locked() as store:
         head = store.offset.data.get(table.id, 0) if store.offset is not None else 0
-    return read_log(
-        work,
-        lambda: LogReader(session.folder.log, table, static, lambda: listings.segments(table.id, head)),
-        lambda: LogReader(session.folder.log, table, static, lambda: listings.fresh(table.id)),
-    )
+        # Its newest rows may be of sensors that no cycle has taken in.
+        log = replace(session.standing.log_access(), journal=session.catalog.state.position)
+    static = state.rows(table.id)
+    return read_log(work, lambda: log.reader(table, static, head), lambda: log.fresh(table, static))
 
 
 def _check_mining(session: Session, new: QueryDefinition, together: RegistrationBatch) -> None:

@@ -19,13 +19,11 @@ from penstock.damage import DamageReport
 from penstock.errors import error, suggest
 from penstock.operators.aggregate.rollups.keeper import RollupKeeper
 from penstock.operators.aggregate.trees.on_demand import AggregatesOnDemand
-from penstock.operators.sparksql.evaluation_rows import Evaluation
 from penstock.operators.sparksql.evaluator import Evaluator
 from penstock.security.audit import Audit
 from penstock.security.users import Users
 from penstock.sensors.address_rules import AddressRules
 from penstock.settings import Settings
-from penstock.sql.plan import SparkPlan
 from penstock.sql.planning.shapes import PlanShapes
 from penstock.statements.running_statements import RunningStatements
 from penstock.streams.log.stream_log import StreamLog
@@ -52,7 +50,6 @@ class Session:
     rollups: RollupKeeper
     evaluator: Evaluator
     on_demand: AggregatesOnDemand
-    once: dict[str, Callable[[SparkPlan], Evaluation]]  # by operator, what answers a question without Spark
     completeness: Completeness
     costs: Costs
     load: Load

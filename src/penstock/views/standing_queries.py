@@ -24,7 +24,7 @@ from penstock.expr.windows import AnyWindow
 from penstock.operators.aggregate.cell_files import FileBatch
 from penstock.operators.aggregate.rollups.files import RollupFiles
 from penstock.operators.base.answer import AnswerAt, first_rows
-from penstock.operators.base.finality import FinalAnswer, FinalRows, final_to
+from penstock.operators.base.finality import FinalRows, final_to
 from penstock.operators.base.log_access import Listings, LogAccess
 from penstock.operators.base.row_budget import AnswerReads, RowBudget, RunTasks
 from penstock.operators.base.view import Budget, QueryAt, classify, only_strategy, view_of
@@ -562,7 +562,7 @@ class StandingQueries:
         with self._lock:
             held = self.held(name, as_of, budget=budget)
             behind = self.behind_of(name) if as_of is None else None
-        if only_final and isinstance(held, FinalAnswer):
+        if only_final and held.finishes_later:
             rows = first_rows(held.final_rows(), limit, self.settings.result_max_rows)
         else:
             rows = held.select(limit, self.settings.result_max_rows)

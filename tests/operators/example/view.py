@@ -54,8 +54,9 @@ class TopView(SelectView):
         return TopAt(mark.cycle, query.id, super().at(views, query, mark, log, asked), plan.sorted)
 
     def classify(self, plan: Plan, state: CatalogState) -> Classification:
-        final = FinalRows("never", "a later row may come before it")
-        return replace(super().classify(expect(TopPlan, plan).rows, state), final=final)
+        """What is kept is what the selection keeps; any row may have to make room."""
+        below = super().classify(expect(TopPlan, plan).rows, state)
+        return replace(below, final=FinalRows("never", "a later reading may take its place"))
 
     def full_window_bytes(self, plan: Plan, state: CatalogState, segments_of: SegmentsOf) -> int | None:
         return super().full_window_bytes(expect(TopPlan, plan).rows, state, segments_of)

@@ -81,6 +81,7 @@ class AggregateAt(TableAnswer):
     """An aggregation's answer at a cycle. It is computed at the first request; later cells in the store do not change it."""
 
     operator: ClassVar[str] = "aggregate"
+    finishes_later: ClassVar[bool] = True
     cycle: int
     query_id: int
     name: str

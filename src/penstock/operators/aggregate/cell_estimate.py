@@ -6,6 +6,7 @@ import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -209,19 +210,23 @@ def count_groups(family: Family, static: StaticRows) -> int:
 
 
 def sample_rows(log_reader: LogReader, family: Family, rows: int, full_rows: float) -> RowSample:
-    """Read some of the newest rows of the log. `full_rows`: how many a full window has."""
+    """Read some of the newest rows of the log, by workers where they are too many for an answer. `full_rows`: how many a full window has."""
     head = log_reader.segments()[-1].end
     first = max(log_reader.segments()[0].first, head - rows)
     starts = [*range(first, head, PIECE_ROWS)]
     if len(starts) > SAMPLE_PIECES:  # not evenly: sensors may take turns
         starts = random.Random(head).sample(starts, SAMPLE_PIECES)
     pieces = [(start, min(head, start + PIECE_ROWS)) for start in sorted(starts)]
+    request, seen = SliceRequest(family, (), SECOND_US), sum(end - start for start, end in pieces)
+    if log_reader.affords(seen):
+        read = [read_rows(log_reader, request, piece) for piece in pieces]
+    else:
+        read = log_reader.run([log_reader.source.task(read_rows, request, piece) for piece in pieces])
     groups, found = Groups.by(family.keys), [np.empty(0, np.int64)]
-    for piece in pieces:
-        for part in read_rows(log_reader, SliceRequest(family, (), SECOND_US), piece):
-            found.append(groups.number(part.keys, len(part.times))[part.groups])
+    for part in chain.from_iterable(read):
+        found.append(groups.number(part.keys, len(part.times))[part.groups])
     numbers = np.concatenate(found)
-    share = len(numbers) / sum(end - start for start, end in pieces)
+    share = len(numbers) / seen
     return RowSample(share, guess_groups(numbers, round(share * full_rows)))
 
 

@@ -37,6 +37,7 @@ class WindowFunctionsAt(TableAnswer):
     """The answer at a cycle, found at the first request. `below`: the selection of its rows, or the first ones of each partition."""
 
     operator: ClassVar[str] = "window_functions"
+    finishes_later: ClassVar[bool] = True
     cycle: int
     query_id: int
     plan: WindowFunctionsPlan

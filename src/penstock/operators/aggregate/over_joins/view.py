@@ -58,7 +58,7 @@ class JoinAggregateView(JoinView):
         found, window = views.query_at(query, mark)
         windows, top = expect(JoinWindows, window), found.state.top
         assert top is not None
-        join = join_at(views, found, windows)
+        join = join_at(views, found, windows, log.for_input())
         scalars = hold_scalars(views, found, join.now_us, windows.by_input[0], log)
         whole = expect(JoinAggregatePlan, found.state.whole)
         return JoinAggregateAt(
