@@ -196,7 +196,7 @@ class PlannedChoices:
             return {
                 number: name for number in queries if (name := self._of(number, known.get(str(number)))) is not None
             }
-        except (OSError, ValueError, TypeError, AttributeError, KeyError) as failure:
+        except (OSError, ValueError, TypeError, AttributeError, LookupError) as failure:
             if not isinstance(failure, FileNotFoundError):
                 _log.warning("the learned costs of joins cannot be read: %r", failure)
             return {}
