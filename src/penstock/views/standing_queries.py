@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -19,6 +19,7 @@ from penstock.clock import SECOND
 from penstock.cycle.commits import CommitRecord, CommitStore
 from penstock.cycle.definitions import loading
 from penstock.cycle.folder import DataFolder, place_sheets
+from penstock.disk_sync import replace_file
 from penstock.errors import PenstockError, error, suggest
 from penstock.expr.windows import AnyWindow
 from penstock.operators.aggregate.cell_files import FileBatch
@@ -28,6 +29,7 @@ from penstock.operators.base.finality import FinalRows, final_to
 from penstock.operators.base.log_access import Listings, LogAccess
 from penstock.operators.base.row_budget import AnswerReads, RowBudget, RunTasks
 from penstock.operators.base.view import Budget, QueryAt, classify, only_strategy, view_of
+from penstock.operators.join.learning import COSTS_FILE
 from penstock.operators.join.result_files import ResultFiles
 from penstock.operators.resample.answer_at import resample_marks
 from penstock.operators.resample.sample_cache import SampleCache
@@ -116,6 +118,7 @@ class StandingQueries:
         self._torn = False  # whether the store has part of a cycle
         self._defined = 0  # definitions since memory was given back
         self.snapshot_due = False  # whether there is something that took long to make, and that no record has
+        self._join_choices = b"{}"  # as the planner may read them
         self._files_left = 0  # so many files of cells are to be written before the snapshot that is due
 
     def load(self, known: CatalogState | None = None) -> None:
@@ -243,6 +246,7 @@ class StandingQueries:
             if not goes_on:
                 self._write_snapshot(record.cycle)
         self._write_next_edge(record)
+        self._write_join_choices()
 
     def _limit_bounded(self) -> None:
         """Hold queries to the bytes that they may have: first what can be made again goes, then the query fails."""
@@ -421,6 +425,19 @@ class StandingQueries:
             edge = next_edge(self.store, record.start.data != record.end.data)
         (self.folder.tmp / "next_edge").write_text(str(edge))
 
+    def _write_join_choices(self) -> None:
+        """Tell the planner which algorithm each join runs by: soft as well."""
+        with self._lock:
+            choices = self.store.joins.choices
+            if not choices.settle():
+                return
+            choices.forget(self.store.joins.queries)
+            text = choices.to_json()
+        if text != self._join_choices:
+            with contextlib.suppress(OSError):  # a full disk costs time, not rows
+                replace_file(self.folder.tmp / COSTS_FILE, text)
+            self._join_choices = text
+
     def protected(self, table_id: int) -> int:
         """The first position of a table that a cycle or a fill may still read."""
         with self._lock:
@@ -440,7 +457,7 @@ class StandingQueries:
 
     # -- answers
 
-    @contextmanager
+    @contextlib.contextmanager
     def locked(self) -> Iterator[AnswerStore]:
         """The store at a committed cycle, for as long as the block runs."""
         with self._lock:
