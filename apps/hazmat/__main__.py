@@ -131,8 +131,6 @@ def connected(server: str, data: Path, progress: Console) -> Iterator[Connection
     # Workers import the functions of this application from here.
     root = str(Path(__file__).resolve().parents[2])
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
-    # The verdicts are Spark SQL. By default it would rest for three times as long as it worked.
-    os.environ.setdefault("PENSTOCK_SPARK_QUERY_BUDGET", "0.9")
     progress.print("Starting a Penstock server with Spark inside; ready in 10 to 20 seconds.", highlight=False)
     with running_server(data, free_port(8491), lambda _: None) as connection:
         yield connection
@@ -166,31 +164,34 @@ def ask(connection: Connection, text: str) -> Answer:
 
 
 def print_decisions(follower: Follower, seconds: float | None) -> None:
-    """A line per decision, until Ctrl-C or for so long."""
-    began = time.monotonic()
+    """A line per decision, until Ctrl-C or for so long. A server that is gone for longer than a restart takes ends it."""
+    began = well = time.monotonic()
     shown: set[str] = set()
     while seconds is None or time.monotonic() - began < seconds:
-        if follower.boxes.problem:
+        if not follower.boxes.problem:
+            well = time.monotonic()
+        elif time.monotonic() - well > PATIENCE_S:
             raise ValueError(follower.boxes.problem)
         for row in follower.boxes.decisions():
             if row["box"] not in shown:
-                print(describe(row), flush=True)
+                print(describe(row, follower.boxes.what_to_do(row)), flush=True)
                 shown.add(row["box"])
         time.sleep(REFRESH_S)
 
 
 def show_page(boxes: Boxes, run: Path, seconds: float | None, port: int) -> None:
-    """The page in the browser, until Ctrl-C or for so long."""
+    """Serve the page and print its address, until Ctrl-C or for so long."""
     from nicegui import app as pages
     from nicegui import ui
 
     from apps.hazmat.page import build, log_limits
 
-    hypotheses = build_hypotheses(read_background(run))
+    background = read_background(run)
+    hypotheses = build_hypotheses(background)
 
     @ui.page("/")
     def index() -> None:
-        build(boxes, hypotheses, log_limits(RULES.alpha, RULES.beta))
+        build(boxes, hypotheses, background, log_limits(RULES.alpha, RULES.beta))
 
     chosen = free_port(port)
     print(f"the page is http://127.0.0.1:{chosen}", flush=True)

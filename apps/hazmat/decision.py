@@ -148,6 +148,14 @@ def _name(
     return found.astype(np.str_)
 
 
+def fitted_sum(hypotheses: Hypotheses, bins: Array, finding: str) -> Array:
+    """What the best sum of harmless sources and the materials of a finding expects of one box: 128 bins, for display."""
+    named = [name for name in finding.split(" + ") if name in hypotheses.materials]
+    shapes = [hypotheses.shapes[hypotheses.materials.index(name)] for name in named]
+    expected = fit(pair_bins(bins)[None, :], np.array([*hypotheses.null, *shapes])).expected[0]
+    return np.repeat(expected / 2, 2)
+
+
 def _confidence(alarm: npt.NDArray[np.bool_], log_safe: Array, probability: Array) -> Array:
     """For an alarm the probability of the best finding; for the others that of safe, at even odds before."""
     safe = 1.0 / (1.0 + np.exp(-np.clip(log_safe, -50, 50)))
@@ -155,13 +163,44 @@ def _confidence(alarm: npt.NDArray[np.bool_], log_safe: Array, probability: Arra
 
 
 def _predicted(hypotheses: Hypotheses, log_m: Array, log_safe: Array, growth: Array, rules: Rules) -> Array:
-    """Live seconds to the limit that is nearer in time: its distance over the rate at which the ratio grows, on average.
+    """Live seconds to the limit that is nearer in time: half of such boxes reach it before that.
 
-    That of M is the Kullback-Leibler rate of the alternatives against their nearest nulls, by their probability.
+    On average it is reached in its distance over the rate at which the ratio grows. That of M is the Kullback-Leibler rate of the
+    alternatives against their nearest nulls, by their probability.
     """
-    alarm_s = np.maximum(-math.log(rules.alpha) - log_m, 0.0) / np.maximum(growth, 1e-9)
-    safe_s = np.maximum(-math.log(rules.beta) - log_safe, 0.0) / _safe_information(hypotheses, rules.a_min)
+    alarm, safe = np.maximum(-math.log(rules.alpha) - log_m, 0.0), np.maximum(-math.log(rules.beta) - log_safe, 0.0)
+    alarm_s = alarm * median_share(alarm) / np.maximum(growth, 1e-9)
+    safe_s = safe * median_share(safe) / _safe_information(hypotheses, rules.a_min)
     return np.minimum(alarm_s, safe_s)
+
+
+def median_share(distance: Array) -> Array:
+    """The median time to a limit over the mean time to it, for a log-likelihood ratio at this distance from the limit.
+
+    Such a ratio walks at random: while its mean grows by 1, its variance grows by 2. So the time to the limit is an inverse Gaussian
+    variable with shape / mean = distance / 2. Few boxes take very long, and so the median is less than the mean.
+    """
+    distances, shares = _median_table()
+    return np.asarray(np.interp(np.log(np.maximum(distance, 1e-9)), distances, shares), dtype=np.float64)
+
+
+@functools.cache
+def _median_table() -> tuple[Array, Array]:
+    def normal(z: float) -> float:
+        return 0.5 * math.erfc(-z / math.sqrt(2.0))
+
+    def before(share: float, phi: float) -> float:
+        """The chance of less than this share of the mean."""
+        root = math.sqrt(phi / share)
+        return normal(root * (share - 1.0)) + math.exp(2.0 * phi) * normal(-root * (share + 1.0))
+
+    distances = np.linspace(math.log(0.01), math.log(50.0), 60)
+    low, high = np.zeros(len(distances)), np.ones(len(distances))
+    for _ in range(40):
+        middle = (low + high) / 2
+        early = np.array([before(m, d / 2) < 0.5 for m, d in zip(middle, np.exp(distances), strict=True)])
+        low, high = np.where(early, middle, low), np.where(early, high, middle)
+    return distances, low
 
 
 @functools.lru_cache(maxsize=64)

@@ -1,13 +1,14 @@
 """Three ways to match a spectrum with known materials: nearest neighbours, clusters, and a decision tree. "none" is a class.
 
-They look at one spectrum after a fixed time and state no error rates. The page shows them and the measures compare them; `decide`
-is what decides.
+They look at one spectrum after a fixed time and state no error rates. SQL calls them as `matches`, the page shows them for one box, and the
+measures compare them; `decide` is what decides.
 """
 
 from __future__ import annotations
 
 import functools
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -110,6 +111,13 @@ def match_tree(bins: Array, live_s: Array, background: Array) -> npt.NDArray[np.
         left = features[rows, np.maximum(asked, 0)] <= tree["threshold"][node]
         node = np.where(asked < 0, node, np.where(left, tree["left"][node], tree["right"][node]))
     return _names(tree["label"][node])
+
+
+METHODS: dict[str, Callable[[Array, Array, Array], npt.NDArray[np.str_]]] = {
+    "nearest": match_nearest,
+    "clusters": match_clusters,
+    "tree": match_tree,
+}
 
 
 def _names(numbers: npt.NDArray[np.intp]) -> npt.NDArray[np.str_]:

@@ -7,9 +7,14 @@ from dataclasses import dataclass
 
 from apps.hazmat.actions import ACTIONS, recommend
 from apps.hazmat.belt import SIDES
-from apps.hazmat.functions import BURST, PEAK, VERDICT
+from apps.hazmat.box_state import STATE, VERDICT
+from apps.hazmat.functions import MATCHES, PEAK
 from apps.hazmat.reading import suro
 from apps.hazmat.split import MATERIALS, TEST_BACKGROUND
+from penstock.types import parse_type
+
+WINDOW_MINUTES = 10
+"""How far back `verdicts` reaches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,37 +50,47 @@ CREATE TABLE IF NOT EXISTS decisions (
 
 
 def functions(site: Site) -> str:
-    quoted = repr(site.background)
+    """The aggregate that decides, and functions that look at the spectrum of a box."""
     return f"""
-CREATE OR REPLACE FUNCTION burst(detector TEXT, counts ARRAY<INT>, live_s DOUBLE, at TIMESTAMP, a0 DOUBLE, a1 DOUBLE, a2 DOUBLE)
-  RETURNS {BURST} LANGUAGE python VECTORISED AS $$
-    from apps.hazmat.functions import make_bursts
-    return make_bursts(detector, counts, live_s, at, (a0, a1, a2))
-$$;
-CREATE OR REPLACE FUNCTION judge(bursts ARRAY<{BURST}>, detectors INT) RETURNS {VERDICT} LANGUAGE python VECTORISED AS $$
-    from apps.hazmat.functions import judge as run
-    return run(bursts, detectors, {quoted}, {site.a_min:g}, {site.max_s:g})
+CREATE AGGREGATE IF NOT EXISTS judge(detector TEXT, counts ARRAY<INT>, live_s DOUBLE, at TIMESTAMP, a0 DOUBLE, a1 DOUBLE, a2 DOUBLE)
+  RETURNS {VERDICT}
+  STATE {STATE} LANGUAGE python AS $$
+from apps.hazmat import box_state
+from apps.hazmat.decision import Rules
+
+def init(): return box_state.init()
+def add(state, detector, counts, live_s, at, a0, a1, a2): return box_state.add(state, detector, counts, live_s, at, (a0, a1, a2))
+def merge(a, b): return box_state.merge(a, b)
+def finish(state): return box_state.finish(state, {site.background!r}, Rules(a_min={site.a_min:g}, max_s={site.max_s:g}))
 $$;
 CREATE OR REPLACE FUNCTION peaks(bins ARRAY<DOUBLE>) RETURNS {PEAK} LANGUAGE python VECTORISED AS $$
     from apps.hazmat.functions import find_peaks
     return find_peaks(bins)
 $$;
+CREATE OR REPLACE FUNCTION matches(bins ARRAY<DOUBLE>, live_s DOUBLE) RETURNS {MATCHES} LANGUAGE python VECTORISED AS $$
+    from apps.hazmat.functions import match_all
+    return match_all(bins, live_s, {site.background!r})
+$$;
 """
 
 
+_CALIBRATION = ", ".join(f"COALESCE({name}, CAST('Infinity' AS DOUBLE))" for name in ("a0", "a1", "a2"))
+_JUDGED = f"judge(detector, counts, COALESCE(live_s, 0.0), ts, {_CALIBRATION})"
+"""An aggregate leaves rows with NULL out; a burst without its facts shall be a fault of its box."""
+_FIELDS = ",\n         ".join(f"({_JUDGED}).{field.name}" for field in parse_type(VERDICT).fields)
 QUERIES = {
-    "verdicts": """CREATE QUERY verdicts AS
-  SELECT v.box, v.since, v.last, v.d.verdict, v.d.finding, v.d.confidence, v.d.after_s, v.d.predicted_s, v.d.log_m, v.d.log_safe,
-         v.d.live_s, v.d.bins, a.action
-  FROM (SELECT box, MIN(ts) AS since, MAX(ts) AS last,
-               judge(ARRAY_AGG(burst(detector, counts, live_s, ts, a0, a1, a2)), CAST(COUNT(DISTINCT detector) AS INT)) AS d
-        FROM detectors GROUP BY box BEGIN (NOW - 10 MINUTES) END (NOW)) v
-  LEFT JOIN actions a ON a.finding = v.d.finding;""",
+    "verdicts": f"""CREATE QUERY verdicts AS
+  SELECT box, MIN(ts) AS since, MAX(ts) AS last,
+         {_FIELDS}
+  FROM detectors GROUP BY box BEGIN (NOW - {WINDOW_MINUTES} MINUTES) END (NOW);""",
     "sides": """CREATE QUERY sides AS
   SELECT l.box, AVG(l.total) AS left_counts, AVG(r.total) AS right_counts FROM detectors l, detectors r
   WINDOW(l, r) = 2 SECONDS WHERE l.box = r.box AND l.side = 'left' AND r.side = 'right'
   GROUP BY l.box BEGIN (NOW - 10 MINUTES) END (NOW);""",
-    "alarms": "CREATE QUERY alarms AS SELECT box, finding, confidence, action FROM verdicts WHERE verdict = 'alarm';",
+    "alarms": """CREATE QUERY alarms AS
+  SELECT v.box, v.finding, v.confidence, a.action FROM verdicts v LEFT JOIN actions a ON a.finding = v.finding
+  WHERE v.verdict = 'alarm';""",
+    "advice": "CREATE QUERY advice AS SELECT finding, action FROM actions;",
 }
 
 
@@ -91,7 +106,20 @@ def quoted_text(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
+LOOK_AT_BOX = """SELECT v.box, v.verdict, v.finding, matches(v.bins, v.live_s) AS matched, peaks(v.bins) AS peaks
+FROM verdicts v WHERE v.box = $1"""
+"""What the other methods say of one box, and its peaks."""
+RECORDED = """\
+CREATE STREAM TYPE recorded_burst AS (live_s DOUBLE, counts ARRAY<INT>) USING replay OPTIONS (speed '60x');
+CREATE TABLE recordings (name TEXT PRIMARY KEY, burst STREAM recorded_burst) WITH (time = 'valid');
+INSERT INTO recordings VALUES ('near potassium', 'k40_bursts.parquet');
+CREATE QUERY recorded AS
+  SELECT name, COUNT(*) AS bursts, SUM(live_s) AS live_s, VECTOR_SUM(counts) AS counts
+  FROM recordings GROUP BY name BEGIN (NOW - 1 DAY) END (NOW);
+"""
+"""Real bursts of a detector, played by the connector for recordings instead of the simulator."""
 INSERT_DECISION = "INSERT INTO decisions VALUES ($1, $2, $3, $4, $5)"
+UPDATE_DECISION = "UPDATE decisions SET verdict = $2, finding = $3, confidence = $4, after_s = $5 WHERE box = $1"
 
 
 def insert_detectors(simulated: bool = True) -> str:

@@ -8,34 +8,31 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
+from apps.hazmat import box_state
 from apps.hazmat.__main__ import show_page, simulate_background
-from apps.hazmat.actions import recommend
 from apps.hazmat.belt import SIDES
 from apps.hazmat.boxes import Content, strength_for, thin_bursts
+from apps.hazmat.decision import Rules
 from apps.hazmat.follow import Boxes
-from apps.hazmat.functions import BURST, judge, make_bursts
 from apps.hazmat.reading import suro
-from penstock.types import parse_type
+
+BEGAN = datetime(2026, 5, 3, tzinfo=UTC)
 
 
 def verdict(box: str, bursts: Any, background: str) -> dict[str, Any]:
     """The row that `verdicts` has for a box with these bursts: seconds x detectors x channels."""
-    rows = bursts.reshape(-1, bursts.shape[-1])
-    at = pa.array(np.repeat(np.arange(len(bursts)), bursts.shape[1]) * 1_000_000, pa.timestamp("us", tz="UTC"))
-    calibration = tuple(pa.array(np.full(len(rows), value)) for value in suro()[1].calibration)
-    sides = pa.array([*SIDES] * len(bursts))
-    made = make_bursts(sides, pa.array(rows.tolist()), pa.array(np.ones(len(rows))), at, calibration)
-    columns = [pa.array(column).to_pylist() for column in made.values()]
-    whole = [dict(zip(made, row, strict=True)) for row in zip(*columns, strict=True)]
-    found = judge(pa.array([whole], parse_type(f"ARRAY<{BURST}>").to_arrow()), pa.array([4]), background, 8.0, 18.0)
-    row = {name: values[0] for name, values in found.items()}
-    return {**row, "box": box, "action": recommend(row["finding"])}
+    state, calibration = box_state.init(), suro()[1].calibration
+    for second, detectors in enumerate(bursts):
+        for side, counts in zip(SIDES, detectors, strict=True):
+            at = BEGAN + timedelta(seconds=second)
+            state = box_state.add(state, side, counts.tolist(), 1.0, at, calibration)
+    return {**box_state.finish(state, background, Rules(a_min=8.0, max_s=18.0)), "box": box}
 
 
 def play(boxes: Boxes, folder: Path, background: str) -> None:

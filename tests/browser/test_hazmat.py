@@ -36,6 +36,9 @@ def test_a_box_of_caesium_turns_to_alarm_with_the_right_action(tmp_path: Path) -
             expect(body).to_contain_text(
                 "What to do: stop the belt, keep 10 m away, call radiation protection; do not open: soluble"
             )
+            for method in ("likelihood of all counts", "5 nearest spectra", "nearest centre", "decision tree"):
+                row = page.get_by_role("row").filter(has_text=method)
+                expect(row).to_contain_text("Cs-137")
             if PICTURES:
                 page.screenshot(path=Path(PICTURES) / "hazmat.png")
             page.set_viewport_size({"width": 390, "height": 844})

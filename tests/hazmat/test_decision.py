@@ -11,8 +11,9 @@ import pytest
 from apps.hazmat.actions import ACTIONS, recommend
 from apps.hazmat.background import background_rate, read_background, write_background
 from apps.hazmat.boxes import DETECTORS, Content, strength_for, thin, thin_bursts
-from apps.hazmat.decision import ALARM, INSPECT, MORE, NOTHING, SAFE, Verdicts, decide
+from apps.hazmat.decision import ALARM, INSPECT, MORE, NOTHING, SAFE, Verdicts, decide, fitted_sum, median_share
 from apps.hazmat.hypotheses import UNKNOWN, Hypotheses, build_hypotheses
+from apps.hazmat.likelihood import deviance
 from apps.hazmat.reading import suro
 from apps.hazmat.spectrum import BINS, Spectrum, to_bins
 from apps.hazmat.split import MATERIALS, TESTS
@@ -128,3 +129,24 @@ def test_every_finding_has_an_action_and_a_mixture_has_those_of_its_parts() -> N
     assert recommend(NOTHING) == "let it pass"
     both = recommend("Co-60 + Cs-137")
     assert "50 m" in both and "soluble" in both and both.count("stop the belt") == 1
+
+
+def test_the_fitted_sum_explains_a_spectrum_with_its_material_and_not_without(hypotheses: Hypotheses) -> None:
+    caesium = suro()[TESTS["Cs-137"][0]]
+    content = Content(OFFICE, caesium, strength_for(12.0, caesium, OFFICE))
+    bins = thin(content, 1, 20, np.random.default_rng(4)).sum(axis=1)[0]
+    with_it, without = (fitted_sum(hypotheses, bins, finding) for finding in ("Cs-137", "none"))
+    assert with_it.shape == bins.shape
+    assert deviance(bins, with_it) < 160 < 300 < deviance(bins, without)
+    # A sum that is fitted has as many counts as the spectrum; a mixture has both parts.
+    assert with_it.sum() == pytest.approx(bins.sum(), rel=1e-5)
+    assert deviance(bins, fitted_sum(hypotheses, bins, "Co-60 + Cs-137")) <= deviance(bins, with_it) + 1e-6
+
+
+def test_the_predicted_time_is_the_median_of_a_random_walk_to_the_limit() -> None:
+    dice = np.random.default_rng(8)
+    distances = np.array([0.2, 1.0, 2.3, 4.6, 6.9])
+    for distance, share in zip(distances, median_share(distances), strict=True):
+        # Each step of a log-likelihood ratio has a variance of twice its mean; NumPy's wald has this time, in means.
+        assert share == pytest.approx(np.median(dice.wald(1.0, distance / 2, size=200_000)), rel=0.02)
+    assert median_share(np.array([0.0])) > 0 and median_share(np.array([1e3])) < 1

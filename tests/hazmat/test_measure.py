@@ -11,6 +11,7 @@ from apps.hazmat.decision import ALARM, MORE
 from apps.hazmat.hypotheses import Hypotheses
 from apps.hazmat.matching import CLASSES
 from apps.hazmat.measure.__main__ import Figures
+from apps.hazmat.measure.latency import Arrivals, percentile
 from apps.hazmat.measure.names import COLUMNS, matrix, measure_confusion, right_share, split_run
 from apps.hazmat.measure.outcome import follow, look, make_boxes, site_hypotheses, upper_limit
 from apps.hazmat.measure.rates import (
@@ -86,3 +87,15 @@ def test_a_run_is_split_into_halves_without_common_counts() -> None:
     one, other = split_run(run, np.random.default_rng(4))
     np.testing.assert_array_equal(one.counts + other.counts, run.counts)
     assert one.live_s == other.live_s == 900
+
+
+def test_a_burst_that_no_verdict_includes_took_infinitely_long() -> None:
+    arrivals = Arrivals()
+    sent = [("a", 1, 10.0), ("a", 2, 10.5), ("b", 1, 11.0)]
+    # One verdict may include several bursts, the first one that does counts, and a fault has no live seconds.
+    arrivals.take([{"box": "a", "live_s": 2.0}, {"box": "b", "live_s": None}], 12.0)
+    arrivals.take([{"op": "-", "box": "b", "live_s": 1.0}, {"op": "+", "box": "a", "live_s": 2.0}], 13.0)
+    waits = arrivals.waits_ms(sent)
+    assert waits == [2000.0, 1500.0, math.inf]
+    assert percentile(waits, 50) == 2000.0 and percentile(waits, 99) is None
+    assert arrivals.wait(sent[:2], 0.0) and not arrivals.wait(sent, 0.01)

@@ -6,6 +6,7 @@ Four bursts a second, one per detector, of boxes that stay ten seconds. The figu
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import tempfile
 import threading
@@ -26,36 +27,68 @@ from penstock.errors import PenstockError
 BOX_S = 10
 SETTLE_S = 15
 """The first cycles load the functions into the workers; their bursts do not count."""
+PATIENCE_S = 60.0
+"""A burst that no verdict includes so long after the last push is missing, and took infinitely long."""
+Sent = tuple[str, int, float]
+"""A burst: its box, the live seconds of that box with it, and when it was pushed."""
 
 
 class Arrivals:
     """When the verdict about a box included so many live seconds first."""
 
-    def __init__(self, url: str) -> None:
-        self._url = url
+    def __init__(self) -> None:
         self._first: dict[tuple[str, int], float] = {}
-        threading.Thread(target=self._follow, daemon=True).start()
+        self._changed = threading.Condition()
 
-    def _follow(self) -> None:
-        try:
-            with Connection(self._url) as connection:
-                for change in connection.subscribe("verdicts", changes=True):
-                    now = time.monotonic()
-                    for row in change.rows:
-                        if row.get("op", "+") == "+" and row["live_s"] is not None:
-                            self._first.setdefault((row["box"], round(row["live_s"])), now)
-        except PenstockError:
-            return  # the server has stopped
+    def start(self, url: str) -> None:
+        threading.Thread(target=self._follow, args=(url,), daemon=True).start()
+
+    def take(self, rows: list[dict[str, Any]], now: float) -> None:
+        with self._changed:
+            for row in rows:
+                if row.get("op", "+") == "+" and row["live_s"] is not None:
+                    self._first.setdefault((row["box"], round(row["live_s"])), now)
+            self._changed.notify_all()
 
     def after(self, box: str, live_s: int) -> float | None:
         """The first time at which a verdict about the box had this much or more."""
-        found = [at for (name, live), at in list(self._first.items()) if name == box and live >= live_s]
+        with self._changed:
+            found = [at for (name, live), at in self._first.items() if name == box and live >= live_s]
         return min(found, default=None)
 
+    def wait(self, sent: list[Sent], patience_s: float) -> bool:
+        """Wait until verdicts include all these bursts; whether they do."""
+        deadline = time.monotonic() + patience_s
+        for box, live_s, _ in sent:
+            while self.after(box, live_s) is None:
+                with self._changed:
+                    if not self._changed.wait(max(deadline - time.monotonic(), 0.0)):
+                        return False
+        return True
 
-def push_bursts(connection: Connection, seconds: int, run: str) -> list[tuple[str, int, float]]:
-    """Push bursts as detectors would; of each the box, its live seconds with it, and when it was pushed."""
-    belt, sent = Belt(scenario="threats", period_s=BOX_S + 2), []
+    def waits_ms(self, sent: list[Sent]) -> list[float]:
+        """How long each burst took; infinite where no verdict includes it."""
+        arrived = [self.after(box, live_s) for box, live_s, _ in sent]
+        return [math.inf if a is None else 1000.0 * (a - at) for a, (_, _, at) in zip(arrived, sent, strict=True)]
+
+    def _follow(self, url: str) -> None:
+        try:
+            with Connection(url) as connection:
+                for change in connection.subscribe("verdicts", changes=True):
+                    self.take(change.rows, time.monotonic())
+        except PenstockError:
+            return  # the server has stopped
+
+
+def percentile(waits: list[float], percent: int) -> float | None:
+    """The wait that so many percent of the bursts stayed below; None where that one never arrived."""
+    found = float(np.percentile(waits, percent, method="higher"))
+    return found if math.isfinite(found) else None
+
+
+def push_bursts(connection: Connection, seconds: int, run: str) -> list[Sent]:
+    """Push bursts as detectors would."""
+    belt, sent = Belt(scenario="threats", period_s=BOX_S + 2), list[Sent]()
     began = time.monotonic()
     for number in range(seconds * len(SIDES)):
         time.sleep(max(began + number / len(SIDES) - time.monotonic(), 0.0))
@@ -76,21 +109,17 @@ def push_bursts(connection: Connection, seconds: int, run: str) -> list[tuple[st
 
 
 def measure_latency(seconds: int) -> list[float]:
-    """Start a server, push, and say how many milliseconds each burst took whose verdict was seen."""
+    """Start a server, push, and say how many milliseconds each burst took to a verdict that includes it."""
     with tempfile.TemporaryDirectory(prefix="penstock-hazmat-", ignore_cleanup_errors=True) as folder:
         site = Site(str(simulate_background(Path(folder) / "background.json", 1)), max_s=float(BOX_S))
         with connected("", Path(folder) / "data", Console(stderr=True)) as connection:
             set_up(connection, site, simulated=False)
-            arrivals = Arrivals(connection.url)
-            push_bursts(connection, SETTLE_S, "settle")
+            arrivals = Arrivals()
+            arrivals.start(connection.url)
+            arrivals.wait(push_bursts(connection, SETTLE_S, "settle"), PATIENCE_S)
             sent = push_bursts(connection, seconds, "pushed")
-            time.sleep(5.0)
-    waits: list[float] = []
-    for box, live_s, at in sent:
-        arrived = arrivals.after(box, live_s)
-        if arrived is not None and arrived >= at:
-            waits.append(1000.0 * (arrived - at))
-    return waits
+            arrivals.wait(sent, PATIENCE_S)
+            return arrivals.waits_ms(sent)
 
 
 def main() -> None:
@@ -103,15 +132,15 @@ def main() -> None:
     for _ in range(options.runs):
         loads.append(round(os.getloadavg()[0], 2))
         waits.append(measure_latency(options.seconds))
-    origin: dict[str, Any] = {
-        "commit": commit_now(),
-        "command": command_of("apps.hazmat.measure.latency"),
-        "load_before": loads,
+    commit, command = commit_now(), command_of("apps.hazmat.measure.latency")
+    figures: dict[str, list[float | None]] = {
+        "burst_to_verdict_p50_ms": [percentile(each, 50) for each in waits],
+        "burst_to_verdict_p99_ms": [percentile(each, 99) for each in waits],
+        "burst_to_verdict_bursts": [len(each) for each in waits],
+        "burst_to_verdict_missing": [sum(map(math.isinf, each)) for each in waits],
     }
-    for percent in (50, 99):
-        found = [float(np.percentile(each, percent)) if each else None for each in waits]
-        report.put_runs(f"burst_to_verdict_p{percent}_ms", found, **origin)
-    report.put_runs("burst_to_verdict_bursts", list(map(len, waits)), **origin)
+    for name, found in figures.items():
+        report.put_runs(name, found, loads, commit=commit, command=command)
     report.save()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,17 +11,12 @@ from apps.hazmat.background import background_rate
 from apps.hazmat.boxes import DETECTORS, Content, resample
 from apps.hazmat.decision import SAFE
 from apps.hazmat.hypotheses import Hypotheses, build_hypotheses
-from apps.hazmat.matching import CLASSES, NATURAL_CLASS, match_clusters, match_nearest, match_tree
+from apps.hazmat.matching import CLASSES, METHODS, NATURAL_CLASS
 from apps.hazmat.measure.outcome import SECONDS, Outcomes, follow, look, make_boxes, make_mixed_boxes
 from apps.hazmat.reading import radiacode_tools, suro
 from apps.hazmat.spectrum import Array, Spectrum
 from apps.hazmat.split import BACKGROUND, MATERIALS, NONE, TEST_BACKGROUND, TEST_MIXTURE, TEST_NATURAL, TESTS
 
-METHODS: dict[str, Callable[[Array, Array, Array], npt.NDArray[np.str_]]] = {
-    "nearest": match_nearest,
-    "clusters": match_clusters,
-    "tree": match_tree,
-}
 AT_S = 10
 OTHER = "other"
 COLUMNS = (*CLASSES, OTHER)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import pyarrow as pa
@@ -47,21 +47,22 @@ class TopAt(TableAnswer):
 
 
 class TopView(SelectView):
-    """Matches are kept as those of any selection; only `at` is different."""
+    """Matches are kept as those of any selection; `at` is different, and no row is final."""
 
     def at(self, views: AnswerOwner, query: QueryDefinition, mark: Mark, log: LogAccess, asked: bool) -> AnswerAt:
         plan = expect(TopPlan, views.store.answers[query.id].whole)
         return TopAt(mark.cycle, query.id, super().at(views, query, mark, log, asked), plan.sorted)
 
-    def runs(self, plan: Plan) -> str:
-        return "shared pass, sorted"
-
     def classify(self, plan: Plan, state: CatalogState) -> Classification:
-        never = FinalRows("never", "a later reading may be before it in the order")
-        return Classification(never, super().classify(expect(TopPlan, plan).rows, state).state)
+        """What is kept is what the selection keeps; any row may have to make room."""
+        below = super().classify(expect(TopPlan, plan).rows, state)
+        return replace(below, final=FinalRows("never", "a later reading may take its place"))
 
     def full_window_bytes(self, plan: Plan, state: CatalogState, segments_of: SegmentsOf) -> int | None:
         return super().full_window_bytes(expect(TopPlan, plan).rows, state, segments_of)
+
+    def runs(self, plan: Plan) -> str:
+        return "shared pass, sorted"
 
 
 VIEW = TopView()

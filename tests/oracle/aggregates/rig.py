@@ -104,6 +104,7 @@ class Rig:
         self.kept: dict[int, dict[str, Moment]] = {}
         self.compared_older = self.bursts = 0
         self.files_lost = self.files_kept = 0
+        self.widths_us: set[int] = set()  # of the slices that there were
         # Snapshots and forgetting belong to the story, which is too short for the usual numbers.
         self._intervals = Intervals(snapshot_cycles=SNAPSHOT_CYCLES, trim_cycles=3, replaced_s=0.0)
         self.folder, self.clock = folder, ManualClock(BEGAN_US)
@@ -410,6 +411,9 @@ class Rig:
             return
         (table,) = store.state.tables.values()
         floor, head = store.state.retention(table.id), store.offset.data.get(table.id, 0)
+        for known in (each for family in store.slices.families.values() for each in family.measures.values()):
+            if known.tiles is not None:
+                self.widths_us.update(known.tiles.view().widths.tolist())
         moments = self.kept[store.cycle] = {}
         for name, question in self.questions.items():
             definition = store.state.queries.get(name)

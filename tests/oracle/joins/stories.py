@@ -14,6 +14,7 @@ from penstock.answers.subscription import Subscription
 from penstock.cycle.cut import Limits
 from penstock.database.database import Database
 from penstock.operators.sparksql.evaluator import LiveRunner
+from penstock.pipeline.tasks import Chooser
 from penstock.settings import Settings
 from penstock.sql.plan import JoinPlan, plan_from_json
 from penstock.streams.log.segment_rows import read_slice
@@ -35,6 +36,7 @@ class Story:
     most_questions = 6
     own_writes_s = Intervals().own_writes_s
     runner: Callable[..., Callable[[], Any]] = LiveRunner
+    choices: Chooser | None = None  # the algorithm of each step; as the server learned where it is None
     asks = 2  # how often, beside ten pushes and eight cycles
 
     def __init__(self, folder: Path, seed: int, with_tables: float = 0.4) -> None:
@@ -50,6 +52,7 @@ class Story:
         self.rows_compared = 0
         self.rows_with_tables = 0
         self.made = 0
+        self.algorithms: set[str] = set()  # those that ran
         self.followers: dict[str, tuple[Subscription, Counter[tuple[object, ...]]]] = {}
         self.open()
 
@@ -63,7 +66,9 @@ class Story:
         self.db.start()
 
     def _engine(self, *arguments: Any) -> LocalEngine:
-        self.engine = LocalEngine(*arguments, clock=self.clock, parallelism=self.random.randint(1, 3))
+        self.engine = LocalEngine(
+            *arguments, clock=self.clock, parallelism=self.random.randint(1, 3), choices=self.choices
+        )
         return self.engine
 
     def restart(self) -> None:
@@ -247,6 +252,8 @@ class Story:
 
     def _compare(self, everything: bool) -> None:
         _, now_us, heads = self.committed()
+        reports = [known.report for known in self.db.standing.store.joins.queries.values() if known.report is not None]
+        self.algorithms |= {part["algorithm"] for _, parts in reports for part in parts.values()}
         for question, _ in self.answering(everything):
             name = question.name
             expected = question.answer(heads, question.now_of(heads, now_us))

@@ -31,7 +31,7 @@ class ToppedStory(Story):
 
     def rows_of(self, name: str) -> pa.Table:
         """What the join below gives to Spark SQL."""
-        held = own_join(self.db.standing, name)
+        held = own_join(self.db.standing, name, self.db.standing.log_access())
         return held.rows(held.inside())
 
     def ask(self, most_streams: int = 4) -> None:

@@ -44,6 +44,7 @@ class RollupRig(Rig):
 
     def __init__(self, folder: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
         self.seed(seed)
+        self.kept, self.compared_older = {}, 0
         self.files_lost = self.files_kept = 0
         self._intervals = Intervals(snapshot_cycles=7, trim_cycles=3, replaced_s=0.0)
         # Steps, blocks and files as small as the story.
@@ -62,6 +63,12 @@ class RollupRig(Rig):
 
     def with_subquery(self, question: Question) -> Question:
         return question  # beside a subquery no rollup is asked
+
+    def with_sessions(self, question: Question) -> Question:
+        return question  # nor for sessions
+
+    def far_back(self, question: Question) -> Question:
+        return question  # windows are as long as the story
 
     def roll_up(self) -> None:
         """A rollup comes, or goes."""
