@@ -58,7 +58,6 @@ def test_hot_segments_become_one_parquet_file_with_the_same_rows(tmp_path: Path)
     assert stored(tmp_path, 3) == [float(i) for i in range(19)]
 
 
-@pytest.mark.xfail(strict=True, reason="Parquet calls the values of a list another name, and the seal notices")
 def test_columns_of_arrays_and_structs_are_read_after_merging_once_and_twice(tmp_path: Path) -> None:
     pipe = Pipe(tmp_path, compact_after_segments=2)
     shape = "xs ARRAY<INT>, nested ARRAY<STRUCT<a: ARRAY<DOUBLE>, b: TEXT>>"
