@@ -107,8 +107,7 @@ def run(report: Report, groups: int, rows: int, cycles: int, texts: bool) -> Non
             before = held
         report.put("rows_changed", changed / ANSWERS)
         for name, watch in (("answer", answer), ("difference", difference), ("page", page), ("page_json", encoded)):
-            report.put(f"{name}_ms", np.median(watch.ms))
-            report.values[f"{name}_ms_runs"] = [round(ms, 1) for ms in watch.ms]
+            report.put_runs(f"{name}_ms", watch.ms)
         # After answers, because these keep something, too.
         report.put("bytes_per_group", family.groups.nbytes / len(family.groups))
         report.put("cells_mb", (family.nbytes - family.groups.nbytes) / 1e6)

@@ -171,6 +171,8 @@ def forget(results: Path, measures: Sequence[Measure]) -> None:
     if results.exists():
         names = {measure.name for measure in measures}
         kept = {name: figure for name, figure in read_json(results).items() if name not in names}
+        if "runs" in kept:
+            kept["runs"] = {name: runs for name, runs in kept["runs"].items() if name not in names}
         results.write_text(json.dumps(kept, indent=1) + "\n")
 
 

@@ -72,10 +72,7 @@ AIMS = {
     "sensors10k_cells_mb": ("<", 1000),
     "sensors10k_cycle_p99_ms": ("<", 500),
     "sensors10k_wrong": ("<", 1),
-    "process31_cells_mb": ("<", 1000),
-    "process31_start_to_answers_s": ("<", 30),
-    "process31_wrong": ("<", 1),
-    "process31_wrong_after_start": ("<", 1),
+    "sensors10k_wrong_after_restart": ("<", 1),
     "restart_to_answers_s": ("<", 30),
     "groups_1e6_fold_p99_ms": ("<", 1000),
     "followed_1000_cycle_p99_ms": ("<", 500),
@@ -181,9 +178,15 @@ class Report:
         self.failures.setdefault(part, []).append(told)
 
     def measure_parts(
-        self, parts: Mapping[str, Callable[[], Mapping[str, float | None]]], runs: int, module: str
+        self,
+        parts: Mapping[str, Callable[[], Mapping[str, float | Sequence[float | None] | None]]],
+        runs: int,
+        module: str,
     ) -> list[str]:
-        """Run each part so often, and save after each run; the parts of which a run failed: the others are measured all the same."""
+        """Run each part so often, and save after each run; the parts of which a run failed: the others are measured all the same.
+
+        A part may find several values of a figure: each counts as a run.
+        """
         origin: dict[str, Any] = {"commit": commit_now(), "command": command_of(module)}
         failed = []
         for name, part in parts.items():
@@ -198,7 +201,8 @@ class Report:
                     failed.append(name)
                 else:
                     for key, value in found.items():
-                        self.put_runs(key, [value], [load], **origin)
+                        several = value if isinstance(value, Sequence) else [value]
+                        self.put_runs(key, several, [load] * len(several), **origin)
                 self.save()
         return failed
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import shutil
-import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -47,11 +46,10 @@ def measure_start(report: Report, queries: int, times: int) -> None:
                 answered.append(server.ready_s + first_answer_s(server, ASKED))
             console = "" if opened[-1] is None else f", the console {opened[-1]:.2f} s later"
             report.say(f"start: {empty[-1]:.2f} s empty{console}; {full[-1]:.2f} s, answers after {answered[-1]:.2f} s")
-    report.put("start_s_empty", statistics.median(empty))
-    report.put("start_s_history", statistics.median(full))
-    report.put("start_first_answer_s_history", statistics.median(answered))
-    shown = [s for s in opened if s is not None]
-    report.put("console_open_s", statistics.median(shown) if shown else None)
+    report.put_runs("start_s_empty", empty)
+    report.put_runs("start_s_history", full)
+    report.put_runs("start_first_answer_s_history", answered)
+    report.put_runs("console_open_s", opened)
 
 
 @contextmanager

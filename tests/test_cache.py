@@ -49,3 +49,19 @@ def test_any_life_leaves_the_newest_values_and_the_sum_of_their_bytes() -> None:
             model.clear()
         assert cache.values() == list(model.values())
         assert (len(cache), cache.nbytes) == (len(model), sum(model.values()))
+
+
+def test_values_that_were_not_used_lately_go_when_another_comes() -> None:
+    now = [0.0]
+    cache: Cache[str, int] = Cache(idle_s=10.0, clock=lambda: now[0])
+    cache.put("a", 1)
+    cache.put("b", 2)
+    now[0] = 8.0
+    assert cache.get("a") == 1
+    now[0] = 12.0
+    cache.put("c", 3)
+    assert cache.values() == [1, 3]
+    now[0] = 100.0
+    assert cache.get("c") == 3, "until another comes"
+    cache.put("d", 4)
+    assert cache.values() == [3, 4]

@@ -2,5 +2,7 @@
 
 from __future__ import annotations
 
-Figures = dict[str, float | None]
-"""What a run of a part found, by the names in the results; None where it could not measure one."""
+from collections.abc import Sequence
+
+Figures = dict[str, float | Sequence[float | None] | None]
+"""What a run of a part found, by the names in the results: None where it could not measure one, several where it measured one again."""

@@ -17,22 +17,20 @@ from bench.scale import Figures
 from bench.scale.followed import measure_followed
 from bench.scale.month import DAYS as MONTH_DAYS
 from bench.scale.month import measure_month
-from bench.scale.others import measure_groups, measure_pipeline
+from bench.scale.others import measure_groups, measure_pipeline, measure_start
 from bench.scale.selections import COUNT as SELECTIONS
 from bench.scale.selections import measure_selections
-from bench.scale.sensors import DAYS, measure_sensors
-from bench.scale.sensors_process import DAYS as PROCESS_DAYS
-from bench.scale.sensors_process import measure_sensors_in_process
+from bench.scale.sensors import DAYS, SENSORS, measure_sensors
 from bench.scale.sparse import measure_sparse
 
 PARTS: dict[str, Callable[[Callable[[str], None], argparse.Namespace], Figures]] = {
     "month": lambda say, options: measure_month(say, options.month_days),
     "sparse": lambda say, options: measure_sparse(say),
-    "sensors10k": lambda say, options: measure_sensors(say, options.days, options.seconds),
-    "sensors_process": lambda say, options: measure_sensors_in_process(say, options.process_days),
+    "sensors10k": lambda say, options: measure_sensors(say, options.days, options.seconds, options.sensors),
     "groups": lambda say, options: measure_groups(say),
     "followed": lambda say, options: measure_followed(say, options.seconds),
     "selections100k": lambda say, options: measure_selections(say, options.seconds, options.count),
+    "start": lambda say, options: measure_start(say),
     "pipeline": lambda say, options: measure_pipeline(say, options.seconds),
 }
 
@@ -49,10 +47,8 @@ def parsed(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--runs", type=int, default=1, help="how often each part runs")
     parser.add_argument("--seconds", type=float, default=60.0, help="how long each rate is held (60)")
     parser.add_argument("--month-days", type=int, default=MONTH_DAYS, help="days of 200 sensors (month)")
-    parser.add_argument("--days", type=int, default=DAYS, help="days of 10 000 sensors (sensors10k): 14.4 M rows each")
-    parser.add_argument(
-        "--process-days", type=int, default=PROCESS_DAYS, help="the same in one process (sensors_process)"
-    )
+    parser.add_argument("--days", type=int, default=DAYS, help="days of readings (sensors10k)")
+    parser.add_argument("--sensors", type=int, default=SENSORS, help="so many sensors (sensors10k)")
     parser.add_argument("--count", type=int, default=SELECTIONS, help="standing selections (selections100k)")
     options = parser.parse_args(arguments)
     options.names = list(filter(None, options.only.split(","))) or list(PARTS)

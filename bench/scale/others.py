@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
+from typing import Any
 
 from bench.comparison import Measure
 from bench.pairs import forget
@@ -20,6 +21,7 @@ PIPELINE = {
     "sustained_rows_per_s": "sustained_tuples_per_s_1_query",
 }
 """Our name, and the one in the other benchmark's results."""
+START = {name: name for name in ("start_s_empty", "console_open_s", "start_s_history", "start_first_answer_s_history")}
 JOINS = {"ours_rows_per_s": "ours_rows_per_s"}
 GROUPS = {
     "groups_1e6_fold_p50_ms": "groups_1e6_fold_p50_ms",
@@ -40,6 +42,11 @@ def measure_pipeline(say: Callable[[str], None], seconds: float) -> Figures:
     return found | taken_over(say, ("bench.joins_ours",), "joins_ours", JOINS)
 
 
+def measure_start(say: Callable[[str], None]) -> Figures:
+    """Starts on an empty folder and on one with history and queries, and the console in a browser that runs already."""
+    return taken_over(say, ("bench.start",), "start", START)
+
+
 def measure_groups(say: Callable[[str], None]) -> Figures:
     """A million groups, in one process."""
     if find_spec(MANY_GROUPS) is None:
@@ -49,12 +56,17 @@ def measure_groups(say: Callable[[str], None]) -> Figures:
 
 
 def taken_over(say: Callable[[str], None], command: tuple[str, ...], results: str, names: Mapping[str, str]) -> Figures:
-    """What a command writes to its results; None for a figure that it does not have."""
+    """What a command writes to its results."""
     path = RESULTS / f"{results}.json"
     forget(path, [Measure(theirs) for theirs in names.values()])
     run(say, command)
-    known = json.loads(path.read_text())
-    return {ours: known.get(theirs) for ours, theirs in names.items()}
+    return figures_of(json.loads(path.read_text()), names)
+
+
+def figures_of(known: Mapping[str, Any], names: Mapping[str, str]) -> Figures:
+    """Figures by our names: all runs of one that has several, None for one that is not there."""
+    runs = {name: each["runs"] for name, each in known.get("runs", {}).items()}
+    return {ours: runs.get(theirs, known.get(theirs)) for ours, theirs in names.items()}
 
 
 def run(say: Callable[[str], None], command: tuple[str, ...]) -> None:

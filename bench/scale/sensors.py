@@ -1,8 +1,8 @@
 """Many slow sensors and long windows: 10 000 of them, a reading a minute, and 100 aggregates over 1 hour to 30 days.
 
-The history of `days` is pushed as fast as it goes, then the queries are created and fill their windows, then readings come at their own
-pace, with subscribers and clients that ask. 31 days would take more than a quarter of an hour. With fewer, windows are not full:
-`sensors10k_cells_mb_estimated_full` is what EXPLAIN estimates for full ones, and no measurement. `sensors_process` has all 31 days.
+The folder with all 31 days is made in this process (`sensors_folder`): a server would take longer than a part may. Then a server opens it,
+readings come at their own pace, with subscribers and clients that ask, and it is started again. So cells, cycles and the restart are of
+one folder whose windows are full. With fewer days, `sensors10k_cells_mb_estimated_full` is what EXPLAIN estimates for full ones.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import math
 import re
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,16 +20,17 @@ import httpx
 import numpy as np
 
 from bench.generator import percentile
-from bench.queries_server import cycle_figures, cycles_after, memory_mb, register
+from bench.queries_server import cycle_figures, cycles_after, memory_mb
 from bench.scale import Figures
-from bench.scale.server import answer_when_filled, cells_mb, push_history, settle
-from bench.scale.workload import DAY_MINUTES, MINUTE_US, SITES, TABLE, Minutely, site_of
+from bench.scale.sensors_folder import make_folder
+from bench.scale.server import answer_when_filled, cells_mb, settle
+from bench.scale.workload import DAY_MINUTES, MINUTE_US, SITES, Minutely, site_of
 from bench.server import Server
 from bench.statistics_aggregates import push
 from bench.statistics_readers import Readers
 from penstock.clock import parse_timestamp
 
-SENSORS, DAYS, QUERIES = 10_000, 10, 100
+SENSORS, DAYS, QUERIES = 10_000, 31, 100
 SLICES_MB = 1_000
 HOUR_S, MONTH_S = 3_600, 30 * 86_400
 KINDS = (("sid", "AVG(x)"), ("sid", "MAX(x)"), ("sid", "COUNT(*)"), ("site", "AVG(x)"))
@@ -68,35 +69,32 @@ def measure_sensors(say: Callable[[str], None], days: int, seconds: float, senso
     sent = sensors * DAY_MINUTES * days
     with tempfile.TemporaryDirectory(prefix="penstock-sensors-") as temporary:
         folder = Path(temporary) / "data"
+        queries = {name: asked.sql() for name, asked in chosen.items()}
+        found, sent = make_folder(say, folder, data, queries, sent, SLICES_MB)
         with Server(data=folder, slices_memory_mb=SLICES_MB) as server:
-            server.sql(TABLE)
-            for statement in data.inserts():
-                server.sql(statement)
-            say(f"sensors10k: pushing {days} days of {sensors:,} sensors, {sent:,} rows")
-            pushed_s = push_history(server, data, sent)
-            say(f"sensors10k: {pushed_s:.0f} s; now the queries")
-            began = time.monotonic()
-            register(server, [(name, asked.sql()) for name, asked in chosen.items()])
-            failed = first_answers(say, server, list(chosen))
-            found: Figures = {
-                "sensors10k_push_rows_per_s": sent / pushed_s,
-                "sensors10k_fill_s": time.monotonic() - began,
-            }
-            if not failed:
-                say(
-                    f"sensors10k: filled after {found['sensors10k_fill_s']:.0f} s; {seconds:.0f} s at the sensors' own pace"
-                )
-                more, sent = live(server, list(chosen), data, sent, seconds)
-                found, failed = found | more, server.failed_queries()
-            found["sensors10k_failed"] = failed
-            if not failed:
-                found["sensors10k_wrong"] = wrong(say, server, chosen, data, sent)
+            found["sensors10k_first_start_to_answers_s"] = started_s(server, queries)
+            say(f"sensors10k: {seconds:.0f} s at the sensors' own pace")
+            more, sent = live(server, list(chosen), data, sent, seconds)
+            found |= more
+            if failed := server.failed_queries():
+                raise RuntimeError(f"{failed} of the {len(chosen)} queries failed\n{server.log_tail()}")
+            found["sensors10k_wrong"] = wrong(say, server, chosen, data, sent)
             found["sensors10k_cells_mb"] = cells_mb(server)
             found["sensors10k_cells_mb_estimated_full"] = estimated_mb(server, chosen)
             found["sensors10k_memory_mb"] = memory_mb(server)
-        if not failed:
-            found |= restart(say, folder, chosen, data, sent)
+        say("sensors10k: the restart")
+        with Server(data=folder, slices_memory_mb=SLICES_MB) as server:
+            found["restart_to_answers_s"] = started_s(server, queries)
+            found["sensors10k_wrong_after_restart"] = wrong(say, server, chosen, data, sent)
     return found | {"sensors10k_days": days, "sensors10k_rows": sent}
+
+
+def started_s(server: Server, names: Iterable[str]) -> float:
+    """Seconds from the start of its process until every query has answered."""
+    began = time.monotonic()
+    for name in names:
+        answer_when_filled(server, name)
+    return server.ready_s + time.monotonic() - began
 
 
 def estimated_mb(server: Server, chosen: dict[str, Aggregate]) -> float:
@@ -104,19 +102,6 @@ def estimated_mb(server: Server, chosen: dict[str, Aggregate]) -> float:
     longest = {(asked.key, asked.call): name for name, asked in chosen.items()}
     lines = [str(row[0]) for name in longest.values() for row in server.sql(f"EXPLAIN {name}")["rows"]]
     return sum(float(found[1].replace(",", "")) for line in lines if (found := re.search(r"([\d,.]+) MB of", line)))
-
-
-def first_answers(say: Callable[[str], None], server: Server, names: Sequence[str]) -> int:
-    """Ask each query once, one after the other; how many fail. Where some do, there is nothing to measure at a rate."""
-    failed = 0
-    for name in names:
-        try:
-            answer_when_filled(server, name)
-        except RuntimeError as failure:
-            failed += 1
-            if failed == 1:
-                say(f"[bold red]sensors10k:[/bold red] {str(failure)[:300]}")
-    return max(failed, server.failed_queries())
 
 
 def live(server: Server, names: Sequence[str], data: Minutely, sent: int, seconds: float) -> tuple[Figures, int]:
@@ -141,19 +126,6 @@ def live(server: Server, names: Sequence[str], data: Minutely, sent: int, second
         "sensors10k_errors": len(readers.errors),
     }
     return found, sent
-
-
-def restart(
-    say: Callable[[str], None], folder: Path, chosen: dict[str, Aggregate], data: Minutely, sent: int
-) -> Figures:
-    """Seconds from the start of a process until every query has answered."""
-    with Server(data=folder, slices_memory_mb=SLICES_MB) as server:
-        began = time.monotonic()
-        for name in chosen:
-            answer_when_filled(server, name)
-        took_s = server.ready_s + time.monotonic() - began
-        bad = wrong(say, server, chosen, data, sent)
-    return {"restart_to_answers_s": took_s, "sensors10k_wrong_after_restart": bad}
 
 
 def wrong(say: Callable[[str], None], server: Server, chosen: dict[str, Aggregate], data: Minutely, sent: int) -> int:

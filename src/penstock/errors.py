@@ -8,7 +8,8 @@ other exception reaches a user.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -84,7 +85,7 @@ _CONDITIONS = (
     ("folder_in_use", "55006", 409, 'another server (process {pid}) uses the data folder "{folder}"'),
     ("unfinished_backup", "55000", 500, 'the folder "{folder}" is a backup that was not written to its end'),
     ("damaged_backup", "XX001", 500, 'the backup "{folder}" is damaged: {detail}'),
-    ("folder_too_new", "55000", 500, "the data folder has format {found}; this version reads up to {known}"),
+    ("folder_too_new", "55000", 500, "a newer Penstock wrote the data folder: {detail}"),
     ("stale_cycle", "55000", 500, "{detail}"),
     ("cycle_gone", "55000", 410, "cycle {cycle} is no longer kept; the oldest is {oldest}"),
     ("history_gone", "55000", 410, "the answer as of {time} is no longer known; the oldest possible is {oldest}"),
@@ -174,6 +175,22 @@ class PenstockError(Exception):
 def error(condition: str, *, hint: str | None = None, **parameters: Any) -> PenstockError:
     """Build the error of a named condition: `raise error("table_not_found", table=name)`."""
     return PenstockError(condition, CONDITIONS[condition].template.format(**parameters), hint=hint)
+
+
+def too_new(detail: str) -> PenstockError:
+    """The error for what a data folder holds and this version does not know, although it is not damaged."""
+    return error("folder_too_new", detail=detail, hint="install a newer Penstock")
+
+
+def is_too_new(problem: BaseException) -> bool:
+    """Whether something is not damaged, but of a newer version: it must stay as it is, and nothing may go on without it."""
+    return isinstance(problem, PenstockError) and problem.condition == "folder_too_new"
+
+
+def check_known(found: Mapping[str, Any], known: AbstractSet[str], what: str) -> None:
+    """Raise folder_too_new where stored data has members of which this version does not know what they change."""
+    if not found.keys() <= known:
+        raise too_new(f"{what} has {', '.join(sorted(found.keys() - known))}")
 
 
 def suggest(name: str, known: Iterable[str]) -> str | None:

@@ -77,11 +77,11 @@ class Settings:
     )
     function_timeout_ms: int = _setting(
         5000,
-        "Longest processor time of a user's function for one row (vectorised: for 10 000), four times as long by the clock; beyond it, the queries that call it are taken out of the cycles. 0 means any time.",
+        "Longest processor time of a user's function for one row (vectorised: for 10 000), four times as long by the clock. Beyond it, the queries that call it are taken out of the cycles. 0 means any time.",
     )
     code_workers: int = _setting(
         2,
-        "Most processes that merge and finish the states of user aggregates, started when they are needed; one that takes longer than function_timeout_ms for a request is killed, and its query fails.",
+        "Most processes that merge and finish the states of user aggregates, started when they are needed. One that takes longer than function_timeout_ms for a request is killed, and its query fails.",
     )
     join_memory_mb: int = _setting(
         1024, "Most shared memory for the buffers of joins; beyond it the log is read again."
@@ -170,7 +170,7 @@ class Settings:
     )
     connect_allow: str = _setting(
         "",
-        "Hosts and ports that may be connected to, such as 10.0.0.0/8:9000, *.plant.example; empty means loopback for addresses"
+        "Hosts and ports that may be connected to, such as 10.0.0.0/8:9000, *.plant.example. Empty means loopback for addresses"
         " in rows and any host for options of stream types and sinks.",
     )
     line_max_bytes: int = _setting(

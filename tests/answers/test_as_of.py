@@ -182,7 +182,7 @@ def test_what_no_kernel_keeps_is_evaluated_at_that_time_as_spark_sql(
 ) -> None:
     pipe.set_intervals(own_writes_s=0.0)
     runner = Runner()
-    pipe.db.evaluator._runner = lambda: runner  # type: ignore[assignment,return-value]
+    pipe.spark = lambda: runner
     pipe.probes(VALID.format(""))
     send(pipe, (1, 0, 1), (1, 30, 2))
     pipe.engine.drain()

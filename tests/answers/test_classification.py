@@ -31,6 +31,9 @@ CASES = [
     (f"{TUMBLED.format('probes', HOUR)} ORDER BY n", "later", "window_end"),
     ("SELECT place, COUNT(*) AS n FROM probes GROUP BY place, LATCH", "never", "LATCH"),
     (f"SELECT COUNT(*) AS n FROM probes GROUP BY LANDMARK (value > 9) {HOUR}", "never", "late landmark"),
+    ("SELECT LEAD(value) OVER (ORDER BY ts) AS next FROM probes BEGIN (START)", "later", "LEAD looks at"),
+    ("SELECT LEAD(value) OVER (ORDER BY ts DESC) AS next FROM probes BEGIN (START)", "never", "ranks"),
+    (f"SELECT LEAD(value) OVER (ORDER BY ts) AS next FROM probes {HOUR}", "never", "BEGIN moves on"),
     (
         "SELECT COUNT(*) AS n FROM probes WHERE value > (SELECT AVG(value) FROM probes PER WINDOW)"
         f" GROUP BY TUMBLE(10 SECONDS) {HOUR}",

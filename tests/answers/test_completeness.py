@@ -126,7 +126,6 @@ def test_what_a_rollup_has_of_the_sensors_own_time_is_complete_whoever_asks_when
             assert found is None or found.complete_from_us == (BEGAN_US if second == 9 else None)
             pipe.db.housekeeper.tend(pipe.db.catalog.state.tables["probes"].id)
             pipe.engine.drain()
-    pipe.db.housekeeper.compactor._grace_s = 0.0
     pipe.db.housekeeper.tend(pipe.db.catalog.state.tables["probes"].id)
     found = pipe.db.invoke("q")
     assert found.table.to_pylist() == [{"n": 16}] and found.notices

@@ -67,6 +67,11 @@ QUERIES = {
     ),
     "plain": "SELECT id, ts, value FROM probes WHERE value > 3 {}",
     "lagged": "SELECT id, ts, value, LAG(value, 2) OVER (PARTITION BY id ORDER BY ts) AS before FROM probes {}",
+    "led": (
+        "SELECT id, ts, LEAD(value) OVER (PARTITION BY id ORDER BY ts) AS next, LEAD(ts, 3, ts) OVER (ORDER BY ts) AS third,"
+        " LAG(value) OVER (ORDER BY ts) AS before FROM probes {}"
+    ),
+    "rising": ("SELECT id, ts FROM probes QUALIFY LEAD(value, 2) OVER (PARTITION BY id ORDER BY ts) > value {}"),
     "found": "SELECT a.id, a.ts, b.ts AS at FROM probes a, doors b WHERE a.id = b.id WINDOW(a, b) = 1 SECOND {}",
 }
 SHORT_S = 16
@@ -289,6 +294,22 @@ def lagged(accepted: Accepted, marks: Marks) -> Iterator[Row]:
                 yield sensor, ts, value, rows[place - 2][2] if place >= 2 else None
 
 
+def led(accepted: Accepted, marks: Marks) -> Iterator[Row]:
+    rows = sorted((ts, at, id, value) for at, (id, ts, value) in enumerate(accepted["probes"]))
+    for place, (ts, _, id, _) in enumerate(rows):
+        after = next(((at, value) for at, _, other, value in rows[place + 1 :] if other == id), None)
+        if after is not None and place + 3 < len(rows) and max(after[0], rows[place + 3][0]) < marks["probes"]:
+            yield id, ts, after[1], rows[place + 3][0], rows[place - 1][3] if place else None
+
+
+def rising(accepted: Accepted, marks: Marks) -> Iterator[Row]:
+    for sensor in {id for id, _, _ in accepted["probes"]}:
+        rows = sorted((ts, at, value) for at, (id, ts, value) in enumerate(accepted["probes"]) if id == sensor)
+        for (ts, _, value), (later, _, last) in zip(rows, rows[2:], strict=False):
+            if last > value and later < marks["probes"]:
+                yield sensor, ts
+
+
 def ranked(accepted: Accepted, marks: Marks) -> Iterator[Row]:
     counts = Counter((id, (ts // (5 * SECOND) + 1) * 5 * SECOND) for id, ts, _ in accepted["probes"])
     for (id, end), n in counts.items():
@@ -319,6 +340,8 @@ BY_LOOPS: dict[str, Callable[[Accepted, Marks], Iterator[Row]]] = {
     "sessions_short": sessions_within(SHORT_S),
     "ranked": ranked,
     "lagged": lagged,
+    "led": led,
+    "rising": rising,
     "above": above,
     "over": over,
     "paired": paired,
@@ -339,13 +362,13 @@ def micros(value: Any) -> Any:
 
 @pytest.mark.parametrize("seed", seeds(3, 40))
 def test_every_final_row_arrives_once_and_stays_as_it_was(pipe: Pipe, seed: int) -> None:
-    names = [name for name in QUERIES if name not in ("sessions_short", "lagged")]
+    names = [name for name in QUERIES if name not in ("sessions_short", "lagged", "led", "rising")]
     Story(pipe, seed, "BEGIN (NOW - 1 HOUR) END (NOW)", names).run(60)
 
 
 @pytest.mark.parametrize("seed", seeds(3, 40))
 def test_what_stands_on_readings_that_never_leave_is_final_too(pipe: Pipe, seed: int) -> None:
-    Story(pipe, seed, EVER, ["lagged", "sessions", "ranked"]).run(60)
+    Story(pipe, seed, EVER, ["lagged", "led", "rising", "sessions", "ranked"]).run(60)
 
 
 @pytest.mark.parametrize("seed", seeds(3, 40))

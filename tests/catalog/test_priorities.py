@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
+from penstock.catalog.model import PlanText, QueryDefinition
+from penstock.catalog.priorities import deferrable
 from penstock.errors import PenstockError
 from tests.support.pipe import Pipe
 
@@ -78,3 +81,18 @@ def test_where_memory_is_short_the_least_important_query_fails_and_of_equals_the
     pipe.engine.drain()
     failed = [row["name"] for row in pipe.db.queries() if row["state"] == "FAILED"]
     assert failed == (["big"] if big == small or big == "low" else ["small"])
+
+
+def test_queries_that_call_functions_may_stand_behind_beside_class_high_unless_they_are_read() -> None:
+    def query(number: int, **facts: Any) -> QueryDefinition:
+        return QueryDefinition(number, f"q{number}", "", PlanText(b"", b""), (), **facts)
+
+    queries = [
+        query(1, reads_functions=("odd",)),
+        query(2),
+        query(3, reads_functions=("odd",)),
+        query(4, priority="low"),
+        query(5, reads_queries=("q3",)),
+    ]
+    assert deferrable(queries) == {4}
+    assert deferrable([*queries, query(6, priority="high", reads_functions=("odd",))]) == {1, 4}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 
@@ -15,6 +16,7 @@ import pytest
 import penstock
 from penstock.client import Connection
 from penstock.errors import PenstockError
+from penstock.views.results import Behind
 from tests.server.fake import FakeDatabase
 from tests.server.live import Live, serving
 
@@ -57,6 +59,17 @@ def test_sql_answers_arrow_pandas_and_rows(db: Connection, database: FakeDatabas
     assert answer.to_pandas()["ppm"].sum() == 78.5
     assert (answer.cycle, answer.now, answer.complete_from) == (7, "2023-11-14T22:13:20.000000Z", None)
     assert database.statements == [("SELECT * FROM sensors WHERE ppm > $1", [35])]
+
+
+def test_answers_and_changes_say_how_far_a_query_stands_behind(db: Connection, database: FakeDatabase) -> None:
+    behind, told = Behind(3, 1200, 2.5), {"cycle": 3, "rows": 1200, "seconds": 2.5}
+    assert db.sql("SELECT * FROM sensors").behind is None
+    database.result = replace(database.result, behind=behind)
+    assert db.sql("SELECT * FROM sensors").behind == told
+    database.commit("gas_alarm", 1)
+    database.events["gas_alarm"][2] = replace(database.events["gas_alarm"][1], cycle=2, behind=behind, encoded={})
+    seen = db.subscribe("gas_alarm", from_cycle=1)
+    assert [next(seen).behind, next(seen).behind] == [None, told]
 
 
 def test_parameters_go_by_place_or_by_name(db: Connection, database: FakeDatabase) -> None:

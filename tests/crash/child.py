@@ -15,12 +15,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from penstock.cycle.commits import CommitStore
-from penstock.database import database
 from penstock.database.database import Database
 from penstock.settings import Settings
 from penstock.streams.ingest.rules import warm_up
-from penstock.streams.log.stream_log import StreamLog
+from penstock.streams.log.atomic_file import CrashPoint, no_crash
 from penstock.views.standing_queries import Intervals
 from tests.support.brute_force import keep_journal
 from tests.support.crashing import crash_at
@@ -38,22 +36,15 @@ def settings(folder: Path) -> Settings:
     return Settings(data=str(folder), fill_max_rows=60, compact_after_segments=8, cycles_keep=20)
 
 
-def open_database(folder: Path) -> Database:
+def open_database(folder: Path, crash_point: CrashPoint = no_crash) -> Database:
     keep_journal(folder)
-    found = Database(settings(folder), engine=LocalEngine, intervals=Intervals(snapshot_cycles=11))
+
+    def engine(*arguments: Any) -> LocalEngine:
+        return LocalEngine(*arguments, crash_point=crash_point)
+
+    found = Database(settings(folder), None, engine, Intervals(snapshot_cycles=11), crash_point=crash_point)  # type: ignore[arg-type]
     found.start()
     return found
-
-
-def arm(step: str, count: int) -> None:
-    crash_point = crash_at(step, count, lambda: os._exit(7))
-    CommitStore.crash_point = staticmethod(crash_point)
-
-    class ArmedLog(StreamLog):
-        def __init__(self, *arguments: Any) -> None:
-            super().__init__(*arguments, crash_point=crash_point)
-
-    database.StreamLog = ArmedLog  # type: ignore[misc]
 
 
 def fall_behind(db: Database, holding: ExitStack) -> None:
@@ -62,8 +53,8 @@ def fall_behind(db: Database, holding: ExitStack) -> None:
     holding.enter_context(db.standing.locked())
 
 
-def live(folder: Path, life: int, lag: int | None) -> None:
-    db = open_database(folder)
+def live(folder: Path, life: int, lag: int | None, crash_point: CrashPoint) -> None:
+    db = open_database(folder, crash_point)
     if "probes" not in db.catalog.state.tables:
         create_tables(db.execute)
         db.register([(q.name, q.sql) for table in TABLES for q in questions(table)])
@@ -102,8 +93,8 @@ if __name__ == "__main__":
         name, _, times = argument.rpartition(":")
         child = os.fork()
         if child == 0:
-            arm(name, int(times))
-            live(where, number, int(times) if name == LAG else None)
+            crash_point = crash_at(name, int(times), lambda: os._exit(7))
+            live(where, number, int(times) if name == LAG else None, crash_point)
             sys.stdout.flush()
             os._exit(0)
         print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))

@@ -10,7 +10,7 @@ import pytest
 
 from penstock.cycle.commit_files import read_record
 from penstock.errors import PenstockError
-from penstock.sinks.result_reader import Backlog, Reader
+from penstock.sinks.result_reader import Backlog, Reader, WantedRows
 from penstock.statements.sinks import SinkQueries
 from penstock.views.standing_queries import Intervals
 from tests.support.pipe import BEGAN_US, Pipe
@@ -166,7 +166,7 @@ def test_a_sink_that_had_retired_cycles_goes_on_with_the_whole_answer_and_counts
     damaged: Callable[..., Damaged], tmp_path: Path
 ) -> None:
     pipe = damaged([LATE])
-    reader = Reader(SinkQueries(pipe.db), "seen", False, Backlog(tmp_path / "backlog", 1 << 20), 100, begin=13)
+    reader = Reader(SinkQueries(pipe.db), "seen", WantedRows(), Backlog(tmp_path / "backlog", 1 << 20), 100, begin=13)
     batch = next(found for _ in range(5) if (found := reader.next(0.1)) is not None)
     assert reader.gaps == 1 and batch.whole and batch.cycle > 13
     assert sorted(batch.table.column("value").to_pylist()) == sorted(pipe.answer("seen"))

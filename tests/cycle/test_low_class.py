@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from penstock.cycle.late import Late, advance_late, late_from_json, late_pieces, waiting_rows
 from penstock.cycle.low_class import TARGET_S, MeasuredPace
 from penstock.errors import PenstockError
+from penstock.views.standing_queries import Intervals
 from tests.support.pipe import Pipe
 
 WINDOWS = (
@@ -21,6 +22,7 @@ WINDOWS = (
     "BEGIN (START)",
     "BEGIN (NOW - 9 MILLISECONDS) END (NOW - 3 MILLISECONDS)",
 )
+WAITING = ("low", "low", "normal")
 ODD = "CREATE FUNCTION odd(x DOUBLE) RETURNS BOOLEAN LANGUAGE python AS $$ x % 2 == 1 $$"
 
 
@@ -43,13 +45,23 @@ class RandomPace:
         pass
 
 
+class NoRoom(RandomPace):
+    """Lets the class read nothing."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
+
+    def rows(self, new: int, low: int) -> int | None:
+        return 0
+
+
 def begin(pipe: Pipe, pace: RandomPace) -> None:
-    pipe.engine._planner._pace = pace
+    pipe.engine._planner.pace = pace
 
 
 @pytest.fixture
 def pipe(tmp_path: Path) -> Iterator[Pipe]:
-    made = Pipe(tmp_path / "data")
+    made = Pipe(tmp_path / "data", intervals=Intervals(ready_s=0.0))
     yield made
     made.db.stop()
 
@@ -72,8 +84,8 @@ def test_a_low_query_answers_what_its_twin_answered_at_the_cycle_that_the_reply_
         where, window = asked[len(names) % len(asked)]
         name = f"q{len(names)}"
         text = f"AS SELECT id, value FROM probes WHERE {where} {window}"
-        pipe.db.execute(f"CREATE QUERY {name} WITH (priority = 'low') {text}")
-        pipe.db.execute(f"CREATE QUERY {name}_twin {text}")
+        pipe.db.execute(f"CREATE QUERY {name} WITH (priority = '{chance.choice(WAITING)}') {text}")
+        pipe.db.execute(f"CREATE QUERY {name}_twin WITH (priority = 'high') {text}")
         names.append(name)
 
     for _ in range(4):
@@ -91,7 +103,7 @@ def test_a_low_query_answers_what_its_twin_answered_at_the_cycle_that_the_reply_
             pipe.db.execute(f"ALTER QUERY {name} RESUME; ALTER QUERY {name}_twin RESUME")
         elif action < 0.13 and names:
             name = names[chance.randrange(len(names))]
-            pipe.db.execute(f"ALTER QUERY {name} SET PRIORITY {chance.choice(('high', 'low', 'low'))}")
+            pipe.db.execute(f"ALTER QUERY {name} SET PRIORITY {chance.choice(('high', *WAITING))}")
         elif action < 0.17:
             pipe.restart()
             begin(pipe, pace)
@@ -121,6 +133,43 @@ def test_a_low_query_answers_what_its_twin_answered_at_the_cycle_that_the_reply_
     pipe.engine.drain()
     for name in names:
         assert rows_of(pipe, name) == rows_of(pipe, f"{name}_twin")
+
+
+def test_a_normal_query_that_calls_functions_waits_only_while_there_are_queries_of_class_high(pipe: Pipe) -> None:
+    pipe.probes()
+    pipe.db.execute(ODD)
+    for name, where in (
+        ("costly", "odd(value)"),
+        ("plain", "value > 2"),
+        ("alarm", "value > 99"),
+    ):
+        pipe.db.execute(f"CREATE QUERY {name} AS SELECT value, id FROM probes WHERE {where} {WINDOWS[1]}")
+    pipe.engine.drain()
+    values: list[float] = []
+
+    def behind() -> set[str]:
+        """The queries that stand behind where only some rows of a cycle fit; all of them answer right once they come along."""
+        pipe.engine._planner._pace = NoRoom()
+        for _ in range(3):
+            values.append(float(len(values)))
+            pipe.push(values[-1])
+            pipe.engine.cycle()
+        found = {row["name"] for row in pipe.db.queries() if row["state"] == "LAGGING"}
+        pipe.engine._planner._pace = MeasuredPace()
+        pipe.engine.drain()
+        odd = [value for value in values if value % 2 == 1]
+        assert pipe.answer("costly") == odd
+        assert pipe.answer("plain") == [value for value in values if value > 2]
+        return found
+
+    assert behind() == set()
+    pipe.db.execute("ALTER QUERY alarm SET PRIORITY high")
+    assert behind() == {"costly"}
+    assert "priority normal: it stands behind the cycles" in str(pipe.db.execute("EXPLAIN costly").table[0].to_pylist())
+    pipe.restart()
+    assert behind() == {"costly"}
+    pipe.db.execute("DROP QUERY alarm")
+    assert behind() == set()
 
 
 def test_without_a_priority_no_query_is_behind(pipe: Pipe) -> None:
@@ -217,19 +266,20 @@ def test_one_slow_cycle_does_not_hold_the_class_back_for_long() -> None:
     assert not took_part[4] and all(took_part[30:])
 
 
-def test_a_heavy_query_of_class_low_delays_an_alarm_by_at_most_one_cycle(pipe: Pipe) -> None:
+@pytest.mark.parametrize("priority", ["low", "normal"])
+def test_a_heavy_query_delays_an_alarm_by_at_most_one_cycle(pipe: Pipe, priority: str) -> None:
     """A row costs a microsecond, and a millisecond more where the heavy query reads it. Time is that of this sum."""
     now_s = 0.0
     pipe.probes()
     pipe.db.execute(ODD)
     heavy, window = "SELECT value FROM probes WHERE odd(value)", WINDOWS[1]
-    pipe.db.execute(f"CREATE QUERY heavy WITH (priority = 'low') AS {heavy} {window}")
-    pipe.db.execute(f"CREATE QUERY twin AS {heavy} {window}")
+    pipe.db.execute(f"CREATE QUERY heavy WITH (priority = '{priority}') AS {heavy} {window}")
+    pipe.db.execute(f"CREATE QUERY twin WITH (priority = 'high') AS {heavy} {window}")
     pipe.db.execute(
         f"CREATE QUERY alarm WITH (priority = 'high') AS SELECT value FROM probes WHERE value > 1000 {window}"
     )
     pipe.engine.drain()
-    pipe.engine._planner._pace = MeasuredPace(lambda: now_s)
+    pipe.engine._planner.pace = MeasuredPace(lambda: now_s)
     took: list[float] = []
     reached: list[int] = []
     for number in range(30):
@@ -246,12 +296,18 @@ def test_a_heavy_query_of_class_low_delays_an_alarm_by_at_most_one_cycle(pipe: P
         found = pipe.db.standing.invoke("heavy")
         reached.append(found.cycle)
         assert sorted(found.table["value"].to_pylist()) == [value for (value,) in rows_of(pipe, "twin", found.cycle)]
+        assert (found.behind is None) == (end.late is None)
+        if found.behind is not None and end.late is not None:
+            assert found.behind.cycle == found.cycle == record.cycle - end.late.behind
+            assert found.behind.rows == waiting_rows(end.data, end.late) > 0 < found.behind.seconds
         facts = pipe.db.query("heavy")
         assert (facts["state"] == "LAGGING") == (end.late is not None) == bool(found.notices)
     assert sum(seconds > 1.5 * TARGET_S for seconds in took) == 1  # the first: nothing was known of it
     assert reached[-1] > reached[5] and record.cycle > reached[-1]  # behind, and never still
     subscribed = pipe.db.subscribe("heavy")
-    assert subscribed.next(0.0) is not None and subscribed.cycle == reached[-1]
+    event = subscribed.next(0.0)
+    assert event is not None and event.cycle == reached[-1] and event.behind == pipe.db.invoke("heavy").behind
+    assert event.behind is not None and event.behind.cycle == event.cycle
     while pipe.db.query("heavy")["state"] == "LAGGING":
         record = pipe.engine.cycle()
         assert record is not None

@@ -75,7 +75,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
             pipe.db.push("calm", [{"id": 1, "value": float(number)}])
             pipe.engine.cycle()
             if number == 5:
-                pipe.db.housekeeper.compactor._grace_s = 0
                 for _ in range(2):
                     pipe.db.housekeeper.tend(pipe.db.catalog.state.tables["probes"].id)
         pipe.db.execute("INSERT INTO probes VALUES (3, 'west', NULL)")

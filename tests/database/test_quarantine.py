@@ -277,7 +277,7 @@ def test_rows_that_wait_before_the_entry_do_not_meet_the_query_again(pipe: Pipe)
 
     before = pipe.db.standing.store.state.position
     pipe.engine.tasks = rehearsed  # type: ignore[method-assign]
-    pipe.engine._planner._limits = type(pipe.engine._planner._limits)(1, 1)
+    pipe.engine._planner.limits = type(pipe.engine._planner.limits)(1, 1)
     assert pipe.engine.cycle() is not None
     assert pipe.answer("q0") == [2.5, 3.5]
     assert pipe.db.standing.store.state.position == before
@@ -327,7 +327,7 @@ def test_a_query_that_is_resumed_while_rows_wait_before_the_entry_stays_resumed(
     pipe.push(4.5)
     pipe.db.catalog.quarantine_queries({number_of(pipe, "q1"): "it was found to hang"})
     pipe.db.execute("ALTER QUERY q1 RESUME")
-    pipe.engine._planner._limits = type(pipe.engine._planner._limits)(1, 1)
+    pipe.engine._planner.limits = type(pipe.engine._planner.limits)(1, 1)
     assert pipe.engine.cycle() is not None  # it ends before the entry, and leaves the query out
     assert pipe.db.catalog.state.queries["q1"].quarantined is None
     pipe.engine.drain()

@@ -36,7 +36,6 @@ def filled(pipes: Callable[..., Pipe], monkeypatch: pytest.MonkeyPatch) -> Pipe:
         pipe.db.push("probes", [{"id": 1, "value": float(number)}], idempotency_key=f"key {number}")
         pipe.engine.cycle()
         if number == 4:
-            pipe.db.housekeeper.compactor._grace_s = 0
             for _ in range(2):
                 pipe.db.housekeeper.tend(1)
     return pipe

@@ -68,8 +68,8 @@ def test_a_server_that_is_killed_answers_every_function_as_one_that_was_not(
         server.start()
         with server.connect() as connection:
             eventually(lambda: has_read(connection, sum(sent)))
-            assert {name: connection.invoke(name, as_of=cycle).rows() for name in CALLS} == before
+            assert same({name: connection.invoke(name, as_of=cycle).rows() for name in CALLS}, before)
             after = answers(connection)
-            assert {name: rows_of(connection, question(name)) for name in CALLS} == after
+            assert same({name: rows_of(connection, question(name)) for name in CALLS}, after)
     for name in CALLS:
         assert same(after[name], undisturbed[name]), name

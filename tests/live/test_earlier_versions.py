@@ -33,4 +33,5 @@ def test_a_real_server_answers_from_a_folder_of_an_earlier_version(
 def check(server: ServerProcess, version: str) -> None:
     with server.connect() as db:
         said = json.loads((FOLDERS / f"{version}.json").read_text())
-        assert settled(db, [*QUERIES, *ON_SPARK], pause_s=0.5) == said
+        assert said.keys() >= {*QUERIES, *ON_SPARK}
+        assert settled(db, list(said), pause_s=0.5) == said

@@ -61,7 +61,6 @@ def test_who_stands_where_in_the_log_decides_for_everybody_alike(pipes: Callable
         pipe.engine.drain()
         if turn == 4:
             # Compacted files and new ones, and everything remembered gone.
-            pipe.db.housekeeper.compactor._grace_s = 0.0
             pipe.db.housekeeper.tend(pipe.db.catalog.state.tables["probes"].id)
             pipe.restart()
         if turn % 4 == 0 or turn == 7:

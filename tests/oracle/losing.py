@@ -12,7 +12,7 @@ import pytest
 from penstock.cycle.cut import Limits
 from penstock.database.database import Database
 from penstock.expr import rare_masks
-from penstock.operators.select import step, storage_choice
+from penstock.operators.select import step, storage_choice, strategy_costs
 from tests.oracle import rig
 from tests.oracle.commands import Command, CreateQuery, Cycle
 
@@ -34,7 +34,7 @@ class Losing:
         monkeypatch.setattr(os, "rename", self._write)
         monkeypatch.setattr(rig, "Limits", self._limits)
         monkeypatch.setattr(storage_choice, "LOOK_CYCLES", self._random.choice([1, 3, 16]))
-        monkeypatch.setattr(storage_choice, "ASKED_PER_CYCLE", self._random.choice([0.1, 1.5]))
+        monkeypatch.setattr(strategy_costs, "ASKED_PER_CYCLE", self._random.choice([0.1, 1.5]))
         monkeypatch.setattr(CreateQuery, "sql", property(self._create))
 
     def _write(self, source: Path, target: Path) -> None:

@@ -43,9 +43,9 @@ class Repeating(LocalEngine):
 
     def _lose_cycle(self) -> None:
         start = self.commits.last.end if self.commits.last else self.position()
-        usual, self._planner._limits = self._planner._limits, Limits(*self._random.choices([1, 2, 5, 1000], k=2))
+        usual, self._planner.limits = self._planner.limits, Limits(*self._random.choices([1, 2, 5, 1000], k=2))
         end = self._planner.latest(start)
-        self._planner._limits = usual
+        self._planner.limits = usual
         if end == start:
             return
         tasks = self.tasks(start, end)

@@ -45,7 +45,7 @@ class PriorityRig(rig.Rig):
 
     def _engine(self, *arguments: Any) -> LocalEngine:
         engine = super()._engine(*arguments)
-        engine._planner._pace = RandomPace(self.random)
+        engine._planner.pace = RandomPace(self.random)
         return engine
 
     def step(self, command: Command) -> None:

@@ -23,7 +23,7 @@ from tests.oracle.timeline import Knowledge, Timeline, replay
 
 KEEP = 12
 # Snapshots and forgetting belong to the story, which is too short for the usual numbers.
-INTERVALS = Intervals(snapshot_cycles=7, trim_cycles=3)
+INTERVALS = Intervals(snapshot_cycles=7, trim_cycles=3, replaced_s=0.0)
 
 
 @dataclass
@@ -58,7 +58,6 @@ class WatchingRig(Rig):
         # Its thread would merge at moments that no seed repeats; this rig calls it by hand.
         self.db.housekeeper.close()
         self.db.idle_queries.close()
-        self.db.housekeeper.compactor._grace_s = 0.0
 
     def restart(self) -> None:
         super().restart()

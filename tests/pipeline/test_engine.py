@@ -22,6 +22,7 @@ from penstock.pipeline.jobs import history_workers
 from penstock.pipeline.source import PenstockSource
 from penstock.settings import Settings
 from tests.pipeline.fake_spark import FakeSpark, sessions
+from tests.support.waiting import await_waiting
 
 
 class Frame:
@@ -116,7 +117,7 @@ def test_a_pipeline_that_fails_again_and_again_waits_longer_each_time_and_is_not
             pass
 
     engine = make_engine(lambda: Lives(1), stopping=Stopping(wait))
-    engine._query = Query(alive=False)  # type: ignore[assignment]
+    engine.query = Query(alive=False)  # type: ignore[assignment]
     engine._supervise()
     assert waits == [0.2, 1.0, 2.0, 5.0]
     assert not any(ready)
@@ -133,7 +134,7 @@ def test_after_a_cycle_a_restarted_pipeline_is_ready(make_engine: Callable[..., 
         return seconds == 0.1 and next(looks)
 
     engine = make_engine(Query, stopping=Stopping(wait))
-    engine._query = Query(alive=False)  # type: ignore[assignment]
+    engine.query = Query(alive=False)  # type: ignore[assignment]
     engine._supervise()
     assert states[2] == (False, "out of order")
     assert (engine.running, engine.failure, engine.restarts) == (True, None, 1)
@@ -143,14 +144,14 @@ def test_stopping_during_a_restart_waits_for_the_new_spark_and_ends_it(
     folder: DataFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ended: list[object] = []
-    starting, stopping = threading.Event(), threading.Event()
+    starting, stopping, stopper = threading.Event(), threading.Event(), threading.current_thread()
     registry = SimpleNamespace(register=lambda source: None)
     spark = SimpleNamespace(name="new", dataSource=registry, sparkContext=SimpleNamespace(environment={}))
 
     def start(*_: object) -> Any:  # without `readStream`: a query after the stop would fail
         starting.set()
         assert stopping.wait(60)
-        time.sleep(0.05)  # who does not wait has long gone on
+        await_waiting(stopper)
         return spark
 
     def stop(session: Any) -> None:
@@ -159,7 +160,7 @@ def test_stopping_during_a_restart_waits_for_the_new_spark_and_ends_it(
     monkeypatch.setattr(engine_module, "SUPERVISOR_S", 60.0)
     settings = Settings(data=str(folder.root))
     engine = Engine(folder, settings, lambda record: None, sessions=sessions(start, stop), stopping=stopping)
-    engine._query = Query(alive=False)  # type: ignore[assignment]
+    engine.query = Query(alive=False)  # type: ignore[assignment]
     engine._supervisor.start()
     assert starting.wait(60)
     engine.stop()
@@ -184,7 +185,7 @@ def test_the_supervisor_goes_on_after_an_exception_of_its_own(make_engine: Calla
 
     engine = make_engine(make_query)
     engine.is_waiting = is_waiting
-    engine._query = first  # type: ignore[assignment]
+    engine.query = first  # type: ignore[assignment]
     (supervisor,) = engine.services()
     supervisor.start()
     assert restarted.wait(60)

@@ -13,11 +13,12 @@ from pyspark import SparkContext
 from penstock.cycle.cut import Limits
 from penstock.cycle.folder import DataFolder, FolderLock
 from penstock.cycle.offset import Offset
-from penstock.cycle.planner import Planner
+from penstock.cycle.planner import KEEP_WARM_US, Planner
 from penstock.pipeline import engine as engine_module
 from penstock.pipeline.engine import FIRST_CYCLE_FACTOR, Engine, Progress
 from penstock.settings import Settings
 from tests.pipeline.fake_spark import FakeSpark, sessions
+from tests.support.manual_clock import ManualClock
 
 
 class Time:
@@ -125,7 +126,7 @@ def supervised(
     monkeypatch.setattr(engine_module, "_RETRY_SECONDS", (0.01,))
     engine.spark = FakeSpark(restart)  # type: ignore[assignment]
     engine.is_waiting, engine.trace = (lambda: True), trace
-    engine._query = first  # type: ignore[assignment]
+    engine.query = first  # type: ignore[assignment]
     engine._supervise()
     return engine, seen, traced
 
@@ -185,11 +186,12 @@ def test_after_a_stall_cycles_grow_from_few_rows_to_all(folder: DataFolder) -> N
     limits = Limits(800, 80)
     assert limits.shrunk(1) is limits
     assert limits.shrunk(1 << 20) == Limits(1, 1)
-    planner = Planner(folder, limits, shrink=4)
+    clock = ManualClock()
+    planner = Planner(folder, limits, clock, shrink=4)
     taken = []
     start = Offset(folder.read_id())
     for _ in range(4):
         taken.append(limits.shrunk(planner._shrink).cycle_max_rows)
-        planner._fresh = True  # each plans a cycle, though nothing waits
+        clock.advance(KEEP_WARM_US)  # each plans a cycle, though nothing waits
         start = planner.latest(start)
     assert taken == [200, 400, 800, 800]

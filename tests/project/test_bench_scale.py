@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,13 +14,16 @@ import pyarrow as pa
 import pytest
 
 from bench import report as report_module
+from bench.local_database import local_database
 from bench.query_workload import Selection, expected_rows, push_batch
 from bench.report import Report
 from bench.scale import sensors as scale_sensors
 from bench.scale import sparse as scale_sparse
 from bench.scale.__main__ import PARTS, measure, parsed
 from bench.scale.month import QUERY, cells_of, wrong
+from bench.scale.others import START, figures_of
 from bench.scale.selections import RATE, SENSORS, Alarm, workload
+from bench.scale.sensors_folder import make_folder
 from bench.scale.workload import DAY_MINUTES, MINUTE_US, TABLE, Minutely, site_of
 from penstock.database.database import Database
 from penstock.errors import error
@@ -159,8 +164,41 @@ def test_a_run_that_fails_is_noted_and_the_other_parts_go_on(tmp_path: Path, mon
     assert saved.values["sparse_failed"] == 0.0 and len(saved.runs["sparse_failed"]["runs"]) == 2
 
 
+def test_all_runs_of_a_figure_that_another_benchmark_has_measured_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(report_module, "RESULTS", tmp_path)
+    theirs = Report("start", "two starts")
+    theirs.put_runs("start_s_empty", [3.0, 4.0])
+    theirs.put_runs("console_open_s", [None, None])
+    theirs.put("start_s_history", 5.0)
+    found = figures_of(json.loads(theirs.save().read_text()), START)
+    monkeypatch.setitem(PARTS, "start", lambda *_: found)
+    report = Report("scale_test", "no run", keep=True)
+    assert measure(report, ["start"], parsed([])) == []
+    assert report.values["start_s_empty"] == 3.5 and report.runs["start_s_empty"]["runs"] == [3.0, 4.0]
+    assert report.runs["console_open_s"]["runs"] == [None, None]
+    assert report.runs["start_s_history"]["runs"] == [5.0]
+    assert report.values["start_first_answer_s_history"] is None
+
+
 def test_parts_are_chosen_by_name_and_an_unknown_one_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert parsed([]).names == list(PARTS) and parsed(["--only", "sparse,month"]).names == ["sparse", "month"]
     with pytest.raises(SystemExit):
         parsed(["--only", "sparse,nothing"])
     assert "no such part: nothing" in capsys.readouterr().err
+
+
+def test_the_folder_of_many_sensors_has_their_cells_and_answers_at_once_after_a_start(tmp_path: Path) -> None:
+    data, folder = Minutely(30, (int(time.time()) // 60 - 2 * DAY_MINUTES) * MINUTE_US), tmp_path / "data"
+    chosen = {f"q{number}": asked for number, asked in enumerate(scale_sensors.aggregates(8))}
+    queries = {name: asked.sql() for name, asked in chosen.items()}
+    found, sent = make_folder(lambda _: None, folder, data, queries, 30 * 600, 100)
+    assert sent > 30 * 600 and "sensors10k_answer_process_p50_ms" in found
+    with local_database(folder=folder) as (database, engine):
+        tasks = engine.tasks_run
+        for name, asked in chosen.items():
+            group = 3 if asked.key == "sid" else site_of(3)
+            right = asked.expected(data, 3, data.newest_us(sent), sent)
+            assert dict(rows_of(database, name))[group] == pytest.approx(right, rel=1e-9), asked
+        assert engine.tasks_run == tasks

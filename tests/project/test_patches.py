@@ -1,16 +1,20 @@
 """Tests do not patch internals: `setattr` of a monkeypatch lowers constants and makes the outside world fail, nothing else.
 
-Whatever else a test needs has a seam: a parameter, a clock, a session of Spark, an operator of its own (`support.trap`), a
+Nor do they assign to what is private in an object of ours, to its methods, or to names of our modules and classes. Whatever else a test needs has a seam: a parameter, a clock, a session of Spark, an operator of its own (`support.trap`), a
 file that is damaged, or a look from outside (`support.watched`).
 """
 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 TESTS = Path(__file__).parents[1]
+SOURCE = Path(__file__).parents[2] / "src"
+METHOD = re.compile(r"^(?<!property\n)    def (\w+)\(\s*self", re.MULTILINE)
 OURS = ("penstock", "apps", "bench")
 SYSTEM = ("os", "sys", "time", "socket", "shutil", "fcntl")  # also as a module of ours has imported them: `journal.os`
 
@@ -93,10 +97,82 @@ def patches(tree: ast.Module) -> Iterator[tuple[str | None, str]]:
             yield dotted(target, names), str(name.value) if isinstance(name, ast.Constant) else "?"
 
 
+# By file, the names that a test assigns to all the same, and why.
+ASSIGNED: dict[str, dict[str, str]] = {
+    "operators/sparksql/test_evaluator.py": {"step": "a bug in a round itself, in which nothing outside takes part"},
+    "security/test_strangers.py": {"step": "a bug in a round itself, in which nothing outside takes part"},
+    "sensors/test_mqtt_lean.py": {
+        "_in_packet": "another version of paho, which keeps packets otherwise",
+        "_sock": "a client of paho on a socket of the test",
+    },
+    "server/serve_fake.py": {"configured": "a server process whose patience is longer than the test"},
+    "streams/ingest/test_ingest.py": {"find": "an entry that comes between two looks of one push"},
+    "support/launch.py": dict.fromkeys(
+        ("PenstockSource", "_commit_cycle", "crash_point"),
+        "`penstock serve` as a process, which dies or fails at a step",
+    ),
+    "test_services.py": {"step": "a bug in a round itself, in which nothing outside takes part"},
+    "views/test_follower.py": {"apply": "a fold fails half-way, in which nothing outside takes part"},
+    "views/test_memory.py": {"is_ready": "a query is dropped between two looks of one reader"},
+}
+
+
+def names_of_methods() -> set[str]:
+    """The names of all methods of our classes, without properties."""
+    return {name for path in SOURCE.rglob("*.py") for name in METHOD.findall(path.read_text())}
+
+
+@cache
+def trees() -> dict[str, ast.Module]:
+    """All files of the tests, by their path below the folder."""
+    return {str(path.relative_to(TESTS)): ast.parse(path.read_text()) for path in sorted(TESTS.rglob("*.py"))}
+
+
+def assignments(tree: ast.Module, methods: set[str]) -> Iterator[str]:
+    """The attributes that a file assigns to, which are private, a method, or of one of our modules or classes."""
+    names = imported(tree)
+    functions = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    made_here: dict[str, str] = {}  # by the name of an object, its class or what made it
+    for node in ast.walk(tree):
+        if isinstance(node, ast.arg) and isinstance(node.annotation, ast.Name) and node.annotation.id in names:
+            made_here[node.arg] = names[node.annotation.id]
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and isinstance(node.targets[0], ast.Name):
+            made = dotted(node.value.func, names)
+            if made is not None:
+                made_here[node.targets[0].id] = made
+    for statement in ast.walk(tree):
+        if not isinstance(statement, ast.Assign | ast.AugAssign | ast.AnnAssign | ast.Delete):
+            continue
+        value = getattr(statement, "value", None)
+        is_code = isinstance(value, ast.Lambda) or (isinstance(value, ast.Name) and value.id in functions)
+        for node in ast.walk(statement):
+            if not isinstance(node, ast.Attribute) or isinstance(node.ctx, ast.Load):
+                continue
+            if isinstance(node.value, ast.Name) and node.value.id in ("self", "cls"):
+                continue  # an object of the tests
+            target = dotted(node.value, names)
+            if target is not None:
+                is_patch = not is_outside(target) and not node.attr.isupper()
+            else:
+                hidden = node.attr.startswith("_") or (is_code and node.attr in methods)
+                is_patch = hidden and not is_outside(dotted(node.value, made_here))
+            if is_patch:
+                yield node.attr
+
+
+def test_tests_assign_to_nothing_that_is_private() -> None:
+    found: dict[str, set[str]] = {}
+    methods = names_of_methods()
+    for file, tree in trees().items():
+        for name in assignments(tree, methods):
+            found.setdefault(file, set()).add(name)
+    assert found == {file: set(reasons) for file, reasons in ASSIGNED.items()}
+
+
 def test_tests_patch_constants_and_the_outside_world_only() -> None:
     found: dict[str, set[str]] = {}
-    for path in sorted(TESTS.rglob("*.py")):
-        for target, name in patches(ast.parse(path.read_text())):
+    for file, tree in trees().items():
+        for target, name in patches(tree):
             if not name.strip("_").isupper() and not is_outside(target):
-                found.setdefault(str(path.relative_to(TESTS)), set()).add(name)
+                found.setdefault(file, set()).add(name)
     assert found == {file: set(reasons) for file, reasons in EXCEPTIONS.items()}

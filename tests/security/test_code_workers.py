@@ -19,6 +19,7 @@ from penstock.expr.code_workers import CODE_WORKERS, CodeWorkers
 from penstock.sql.definitions import bind_create_function
 from penstock.sql.parse import parse_script
 from tests.operators.aggregate.own.bodies import ENERGY, statement
+from tests.support.idle_workers import idle_pids
 from tests.support.pipe import Pipe
 
 # A body that behaves while it is checked: values from 600 on do what a test wants.
@@ -201,7 +202,7 @@ def test_what_a_body_starts_ends_with_its_process() -> None:
     (parsed,) = parse_script(body)
     function = bind_create_function(parsed)  # type: ignore[arg-type]
     workers.check(function)
-    (pid,) = workers.idle_pids
+    (pid,) = idle_pids(workers)
     with pytest.raises(PenstockError, match="too long"):
         workers.finish(function, [[20_000.0]], [[]])
     left = [each for each in Path("/proc").glob("[0-9]*") if _session(each) == pid]
@@ -217,7 +218,7 @@ from penstock.sql.parse import parse_script
 workers = CodeWorkers()
 workers.configure(1, 0, 256)
 workers.check(bind_create_function(parse_script(sys.argv[1])[0]))
-print(*workers.idle_pids, flush=True)
+print(*(worker.pid for worker in workers._idle), flush=True)
 os._exit(9)
 """
 
@@ -257,7 +258,7 @@ def _state(process: Path) -> str:
 def test_a_code_worker_that_was_killed_is_started_again(sensor: Sensor) -> None:
     sensor.push(4)
     assert sensor.answer("good") == 4.0
-    for pid in CODE_WORKERS.idle_pids:
+    for pid in idle_pids(CODE_WORKERS):
         os.kill(pid, signal.SIGKILL)
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
     sensor.push(5)
@@ -271,10 +272,10 @@ def test_an_aggregate_that_hangs_has_one_worker_at_most_and_is_refused_for_a_whi
     hanging, good = (bind_create_function(each) for each in (parsed, other))  # type: ignore[arg-type]
     with pytest.raises(PenstockError, match="too long"):
         workers.finish(hanging, [[20_000.0]], [[]])
-    before = workers.idle_pids
+    before = idle_pids(workers)
     with pytest.raises(PenstockError, match="not run again for a minute"):
         workers.finish(hanging, [[1.0]], [[]])
-    assert workers.idle_pids == before  # it was not run
+    assert idle_pids(workers) == before  # it was not run
     assert workers.finish(good, [[{"j": 2.0, "n": 1}]], [[(3.0,)]]).to_pylist() == [5.0]
     workers.close()
 

@@ -91,8 +91,7 @@ def test_a_network_of_ipv6_addresses_counts_as_one_guesser() -> None:
 def test_a_stranger_cannot_lock_a_user_out(world: World, now: Now) -> None:
     context = world.http.app.state.context
     context.sessions.guesses.now = now
-    stranger = Http(world.db, world.http.app.state.context.settings, peer="127.0.0.9")  # type: ignore[arg-type]
-    stranger.app.state.context.sessions._guesses = context.sessions.guesses
+    stranger = Http(world.db, context.settings, peer="127.0.0.9", sessions=context.sessions)  # type: ignore[arg-type]
     answers = [
         stranger.post("/v1/session", json={"user": "ada", "password": "wrong password"}).status_code for _ in range(30)
     ]

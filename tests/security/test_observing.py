@@ -139,12 +139,12 @@ def test_a_line_has_its_request_and_cycle() -> None:
 
 
 def test_a_failure_is_logged_with_its_request_and_without_its_secrets(
-    world: World, caplog: pytest.LogCaptureFixture
+    world: World, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(*_: object) -> None:
+    def broken(*_: object, **__: object) -> None:
         raise RuntimeError("the disk is on fire")
 
-    world.db.users.create_user = broken  # type: ignore[method-assign,assignment]
+    monkeypatch.setattr("hashlib.scrypt", broken)
     sql = {"sql": "CREATE USER eve PASSWORD 'hush hush hush'"}
     caplog.handler.setFormatter(JsonLines())
     with caplog.at_level(logging.INFO):

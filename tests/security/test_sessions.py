@@ -93,8 +93,6 @@ def test_a_lower_role_a_new_password_or_a_dropped_user_counts_at_once(world: Wor
 
 
 def test_a_session_ends_by_itself(world: World) -> None:
-    sessions = world.http.app.state.context.sessions
-    sessions._clock = world.pipe.clock
     _, cookie = sign_in(world)
     world.pipe.clock.advance(12 * 3600 * 1_000_000 - 1)
     assert world.http.get("/v1/tables", headers=cookie).status_code == 200

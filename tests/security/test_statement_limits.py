@@ -80,7 +80,7 @@ class Plant:
         self.db = world.db
         self.live = live
         self.spark = BusySpark()
-        self.db.evaluator._runner = lambda: self.spark  # type: ignore[assignment,return-value]
+        world.pipe.spark = lambda: self.spark
         # Nothing is committed meanwhile: no statement shall wait for its own writes.
         self.db.engine.drain()  # type: ignore[attr-defined]
         self.tokens = {"admin": world.tokens["admin"], "write": world.tokens["write"]}

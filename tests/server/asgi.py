@@ -9,6 +9,7 @@ import httpx
 from fastapi import FastAPI
 
 from penstock.server.app import create_app
+from penstock.server.http.access import Sessions
 from penstock.server.http.context import Lifecycle
 from penstock.settings import Settings
 from tests.server.fake import FakeDatabase
@@ -18,11 +19,16 @@ class Http:
     """An application and a client for it on one event loop. `lifecycle` says whether the database is there yet."""
 
     def __init__(
-        self, database: FakeDatabase, settings: Settings, host: str = "127.0.0.1:8470", peer: str = "127.0.0.1"
+        self,
+        database: FakeDatabase,
+        settings: Settings,
+        host: str = "127.0.0.1:8470",
+        peer: str = "127.0.0.1",
+        sessions: Sessions | None = None,
     ) -> None:
         self._runner = asyncio.Runner()
         self.lifecycle = Lifecycle()
-        self.app: FastAPI = create_app(database, settings, self.lifecycle)
+        self.app: FastAPI = create_app(database, settings, self.lifecycle, sessions=sessions)
         transport = httpx.ASGITransport(app=self.app, client=(peer, 50000))
         self._client = httpx.AsyncClient(transport=transport, base_url=f"http://{host}")
 

@@ -12,6 +12,7 @@ from penstock.expr.code_workers import CODE_WORKERS
 from tests.operators.aggregate.own.bodies import ENERGY, statement
 from tests.spark.asking import answer, ask, at
 from tests.spark.conftest import clear
+from tests.support.idle_workers import idle_pids
 
 WINDOW = "BEGIN (NOW - 1 HOUR) END (NOW)"
 WHERE = statement(
@@ -63,7 +64,7 @@ def test_a_user_aggregate_says_what_sum_says_in_spark(meters: Database) -> None:
 def test_add_runs_in_workers_and_finish_in_a_code_worker(meters: Database) -> None:
     ((found,),) = answer(meters, "seen")
     workers, finisher = {pid for pid in found if pid > 0}, -found[-1]
-    assert found[-1] < 0 and finisher in CODE_WORKERS.idle_pids
+    assert found[-1] < 0 and finisher in idle_pids(CODE_WORKERS)
     # What the window cuts is added where it is finished.
     assert workers - {finisher} and os.getpid() not in {*workers, finisher}
 

@@ -90,7 +90,7 @@ class SlowSpark:
 
 def test_a_standing_query_that_times_out_three_times_in_a_row_fails_until_it_is_resumed(pipe: Pipe) -> None:
     slow = SlowSpark()
-    pipe.db.evaluator._runner = lambda: slow  # type: ignore[assignment,return-value]
+    pipe.spark = lambda: slow
     pipe.probes()
     create_spark_query(pipe, "counted", COUNT)
     pipe.engine.drain()
@@ -117,7 +117,7 @@ def test_a_standing_query_that_times_out_three_times_in_a_row_fails_until_it_is_
 def test_one_slow_evaluation_keeps_the_answer_before(pipe: Pipe) -> None:
     slow = SlowSpark()
     slow.quick = True
-    pipe.db.evaluator._runner = lambda: slow  # type: ignore[assignment,return-value]
+    pipe.spark = lambda: slow
     pipe.probes()
     create_spark_query(pipe, "counted", COUNT)
     pipe.engine.drain()

@@ -64,11 +64,10 @@ class ClockPipe(Pipe):
     def open(self) -> None:
         settings = Settings(data=str(self.folder), group_commit_ms=0, **self._settings)
         clock: Clock = self.machine.clock()
-        self.db = Database(settings, clock, engine=lambda *a: LocalEngine(*a, clock=clock))  # type: ignore[arg-type,return-value]
+        self.db = Database(settings, clock, **{**self._parts(), "engine": lambda *a: LocalEngine(*a, clock=clock)})
         self.db.start()
         self.db.housekeeper.close()
         self.db.idle_queries.close()
-        self.db.housekeeper.compactor._grace_s = 0.0
 
     def push(self, *values: float, sensor: int = 1) -> None:
         self.machine.run(1000)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.client.connection import Connection
+from penstock.errors import PenstockError
 from tests.support.server_process import ServerProcess, server_process
 
 FOLDERS = Path(__file__).parents[1] / "data" / "folders"
@@ -24,6 +25,7 @@ BEGAN = datetime(2026, 3, 1, tzinfo=UTC)
 OPTIONS = (
     *("--compact-after-segments", "4", "--cycles-keep", "8"),
     *("--cycle-interval-ms", "20"),
+    *("--sleep-after-s", "1", "--spark-query-budget", "0.9"),
 )
 
 DEFINITIONS = """
@@ -68,6 +70,21 @@ ON_SPARK = {
     " WHERE note <> 'it''s {r0} {now} \\' BEGIN (NOW - 1 HOUR) END (NOW)",
     "converted": "SELECT name, fahrenheit(celsius) AS f FROM rooms WHERE fahrenheit(celsius) > 74 BEGIN (NOW - 1 HOUR) END (NOW)",
 }
+# What came with format 3: functions of series, run plans, and files of cells. Folders of before do not have them.
+DEFINITIONS_3 = (
+    "CREATE TABLE parcels (belt INT PRIMARY KEY, seen STREAM (parcel INT)) WITH (time = 'valid');"
+    """
+INSERT INTO parcels VALUES (1, '')"""
+)
+QUERIES_3 = {
+    "highest": "SELECT name, SERIES(celsius, every => 10 MINUTES, slot => MAX) AS highest FROM rooms GROUP BY name"
+    " BEGIN (NOW - 3 HOURS) END (NOW)",
+    "beats": "SELECT site, PERIODS(watts, every => 5 MINUTES, strength => 0.1) AS found FROM meters GROUP BY site"
+    " BEGIN (NOW - 10 HOURS) END (NOW)",
+    "seen_twice": "SELECT parcel, COUNT(*) AS n FROM parcels GROUP BY parcel HAVING COUNT(*) > 1"
+    " BEGIN (NOW - 1 DAY) END (NOW)",
+}
+PARCELS = 17_000  # with one cell each there are enough for a file
 MORE = """
 CREATE SINK warm_files FOR warm TO files (folder = 'warm', max_age = 10 MINUTES);
 CREATE QUERY gone AS SELECT name FROM rooms WHERE celsius < 0;
@@ -100,11 +117,20 @@ def loads(first: int, count: int) -> list[dict[str, Any]]:
     ]
 
 
+def parcels() -> list[dict[str, Any]]:
+    """Each parcel once, and four of them twice."""
+    return [{"belt": 1, "ts": BEGAN + timedelta(seconds=n // 10), "parcel": n % (PARCELS - 4)} for n in range(PARCELS)]
+
+
 def fill(server: ServerProcess, db: Connection) -> None:
     db.sql(DEFINITIONS)
+    db.sql(DEFINITIONS_3)
     db.push("rooms", readings(0, 60))
     db.push("meters", loads(0, 120))
-    db.register(list({**QUERIES, **ON_SPARK}.items()))
+    db.register(list({**QUERIES, **QUERIES_3}.items()))
+    server.wait(lambda: _is_read(db), 180, "reading")  # Spark SQL tries a query on tables that a cycle has taken in
+    db.register(list(ON_SPARK.items()))
+    db.push("parcels", parcels())
     for first in range(60, 300, 20):
         db.push("rooms", readings(first, 20))
         db.push("meters", loads(120 + first // 2, 10))
@@ -114,7 +140,21 @@ def fill(server: ServerProcess, db: Connection) -> None:
     db.push("rooms", readings(300, 40))
     server.wait(lambda: any((server.data / "rollups").rglob("*.parquet")), 180, "rolled up")
     server.wait(lambda: any((server.data / "log").rglob("*.parquet")), 180, "compacted")
-    server.wait(lambda: any((server.data / "commits").glob("snapshot-*")), 180, "folded into a snapshot")
+
+    def is_folded() -> bool:
+        db.push("doors", [{"door": 7, "people": 1}])  # without news there is no cycle
+        return any((server.data / "commits").glob("snapshot-*"))
+
+    server.wait(is_folded, 180, "folded into a snapshot")
+    server.wait(lambda: any((server.data / "slices").rglob("*.arrow")), 180, "kept in files of cells")
+    server.wait(lambda: b'"run_plan"' in (server.data / "journal" / "journal.jsonl").read_bytes(), 180, "asleep")
+
+
+def _is_read(db: Connection) -> bool:
+    try:
+        return bool(db.invoke("means").rows())
+    except PenstockError:
+        return False  # before the first answer
 
 
 def settled(db: Connection, names: list[str], pause_s: float = 3) -> dict[str, list[dict[str, Any]]]:
@@ -135,7 +175,7 @@ def plain_rows(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def make(version: str) -> None:
-    names = [*QUERIES, *ON_SPARK]
+    names = [*QUERIES, *QUERIES_3, *ON_SPARK]
     with tempfile.TemporaryDirectory() as scratch, server_process(Path(scratch), options=OPTIONS) as server:
         server.start()
         with server.connect() as db:

@@ -53,7 +53,7 @@ class Life(Pipe):
         self.runner = Runner()
         self.rows: dict[str, list[tuple[int, int, int]]] = {"left_side": [], "right_side": []}
         self._rng = np.random.default_rng(5)
-        super().__init__(folder, **{"cycles_keep": 4, **settings})
+        super().__init__(folder, **{"spark": lambda: self.runner, "cycles_keep": 4, **settings})
         for table in self.rows:
             self.db.execute(
                 f"CREATE TABLE {table} (id INT PRIMARY KEY, zone INT, r STREAM (k INT, n INT))"
@@ -66,10 +66,6 @@ class Life(Pipe):
         """A statement, with the cycle that takes it in."""
         self.db.execute(sql)
         self.engine.drain()
-
-    def open(self) -> None:
-        super().open()
-        self.db.evaluator._runner = lambda: self.runner  # type: ignore[assignment,return-value]
 
     def push(self, count: int = 30, step_us: int = SECOND // 10) -> None:  # type: ignore[override]
         for table, rows in self.rows.items():

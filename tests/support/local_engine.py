@@ -21,9 +21,11 @@ from penstock.cycle.folder import DataFolder
 from penstock.cycle.offset import Offset, offset_from_json
 from penstock.cycle.planner import Planner
 from penstock.cycle.worker import run_task
-from penstock.pipeline.tasks import CycleTask, WorkerLimits, cycle_tasks
+from penstock.operators.join.learning import COSTS_FILE, PlannedChoices
+from penstock.pipeline.tasks import Chooser, CycleTask, WorkerLimits, cycle_tasks, stamp_joins
 from penstock.services import Service
 from penstock.settings import Settings
+from penstock.streams.log.atomic_file import CrashPoint, no_crash
 
 FOLDED_S = 60.0
 
@@ -38,10 +40,14 @@ class LocalEngine:
         on_commit: Callable[[CommitRecord], None],
         clock: Clock | None = None,
         parallelism: int = 2,
+        crash_point: CrashPoint = no_crash,
+        choices: Chooser | None = None,
     ) -> None:
+        """`choices`: which algorithms joins run by; what the server has learned where it is left out."""
         self.folder = folder
         self.settings = settings
         self.commits = CommitStore(folder)
+        self.commits.crash_point = crash_point
         self.failure = None
         self.restarts = 0
         self.spark = None
@@ -49,6 +55,7 @@ class LocalEngine:
         self.lag: Callable[[], int] = lambda: 0
         self.running = True
         self.parallelism = parallelism
+        self._choices = choices or PlannedChoices(folder.tmp / COSTS_FILE)
         self.tasks_run = 0
         self._on_commit = on_commit
         self._running = threading.RLock()
@@ -97,7 +104,7 @@ class LocalEngine:
 
     def _cycle(self, limits: Limits | None) -> CommitRecord | None:
         if limits is not None:
-            self._planner._limits = limits
+            self._planner.limits = limits
         start = self.commits.last.end if self.commits.last else self.position()
         end = self._planner.latest(start)
         if end == start:
@@ -107,7 +114,9 @@ class LocalEngine:
     def tasks(self, start: Offset, end: Offset) -> list[CycleTask]:
         skipped, state = self._planner.skipped(end.journal), self._planner.state_at(end.journal)
         limits = WorkerLimits(0, self.settings.function_timeout_ms, self.settings.join_memory_mb << 20)
-        return cycle_tasks(self.folder.log, (start, end), state, self.parallelism, skipped, limits)
+        tasks = cycle_tasks(self.folder.log, (start, end), state, self.parallelism, skipped, limits)
+        stamp_joins(tasks, self._choices)
+        return tasks
 
     def run(self, start: Offset, end: Offset) -> CommitRecord | None:
         began_s = time.monotonic()

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from penstock.database.database import Database
+from penstock.operators.sparksql.evaluator import LiveRunner
 from penstock.settings import Settings
+from penstock.streams.log.atomic_file import CrashPoint, no_crash
 from penstock.views.standing_queries import Intervals
 from tests.support.local_engine import LocalEngine
 from tests.support.manual_clock import ManualClock
@@ -20,7 +22,8 @@ TABLE = "CREATE TABLE probes (id INT PRIMARY KEY, place TEXT, reading STREAM (va
 class Pipe:
     """One data folder, opened and opened again, on a clock that stands still until it is moved.
 
-    `spark` gives what evaluates Spark SQL, and `make` makes the database.
+    `spark` gives what evaluates Spark SQL, and `make` makes the database. `crash_point` is told each step of writing to
+    the disk. Both may be set to others at any time. Files of the log go as soon as a merged one replaces them.
     """
 
     def __init__(
@@ -33,20 +36,34 @@ class Pipe:
         **settings: Any,
     ) -> None:
         self.folder = folder
-        self._intervals = intervals
+        self._intervals = replace(intervals, replaced_s=0.0)
+        self.spark = spark
+        self.crash_point: CrashPoint = no_crash
         self.clock = ManualClock(began_us)
         self._settings = settings
-        self._runner = {"runner": lambda *_: spark} if spark is not None else {}
         self._make = make
         self.open()
 
     def open(self) -> None:
         settings = Settings(data=str(self.folder), group_commit_ms=0, **self._settings)
-        self.db = self._make(settings, self.clock, self._make_engine, self._intervals, **self._runner)  # type: ignore[arg-type]
+        self.db = self._make(settings, self.clock, **self._parts())
         self.db.start()
         # Its thread would merge and remove at moments that no test chose.
         self.db.housekeeper.close()
         self.db.idle_queries.close()
+
+    def _parts(self) -> dict[str, Any]:
+        """Arguments of a database beside its settings and its clock."""
+        return {
+            "engine": self._make_engine,
+            "intervals": self._intervals,
+            "runner": self._make_runner,
+            "crash_point": lambda step: self.crash_point(step),
+        }
+
+    def _make_runner(self, *arguments: Any) -> Callable[[], Any]:
+        live = LiveRunner(*arguments)
+        return lambda: live() if self.spark is None else self.spark()
 
     def _make_engine(self, *arguments: Any) -> LocalEngine:
         return LocalEngine(*arguments, clock=self.clock)

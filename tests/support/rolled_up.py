@@ -28,7 +28,6 @@ def live(pipe: Pipe, minutes: int) -> None:
 
 def forget(pipe: Pipe) -> None:
     pipe.engine.drain()
-    pipe.db.housekeeper.compactor._grace_s = 0.0
     pipe.db.housekeeper.tend(1)
     pipe.engine.drain()
     pipe.db.housekeeper.tend(1)

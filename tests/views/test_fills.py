@@ -25,7 +25,6 @@ def test_retention_that_passes_a_fill_in_progress_does_not_fail_the_query(pipe: 
     pipe.db.catalog.retain(table, 4)
     pipe.engine.cycle(limits)
     assert pipe.db.standing.retained(table) == 4
-    pipe.db.housekeeper.compactor._grace_s = 0.0
     pipe.db.housekeeper.tend(table)
     assert len(list((pipe.db.folder.log / str(table)).iterdir())) == 2
     pipe.engine.drain()

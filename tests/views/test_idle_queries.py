@@ -13,6 +13,8 @@ import pytest
 
 from penstock.answers.subscription import Subscription
 from penstock.clock import SECOND
+from penstock.operators.select.storage_choice import LOOK_CYCLES
+from penstock.operators.select.strategy_costs import RowCost
 from penstock.views import idle_queries
 from tests.support.pipe import Pipe
 
@@ -123,6 +125,15 @@ def test_other_queries_never_sleep(sleepy: Pipe) -> None:
     assert sleeping(sleepy) == {"hot", "cold"}
 
 
+def test_a_query_of_class_high_stays_awake_and_is_woken(sleepy: Pipe) -> None:
+    sleepy.db.execute("ALTER QUERY hot SET PRIORITY high")
+    rest(sleepy)
+    assert sleeping(sleepy) == {"cold"}
+    sleepy.db.execute("ALTER QUERY hot SET PRIORITY low; ALTER QUERY cold SET PRIORITY high")
+    rest(sleepy)
+    assert sleeping(sleepy) == {"hot"}
+
+
 def test_a_query_over_a_stream_without_readings_stays_awake(sleepy: Pipe) -> None:
     sleepy.db.execute("CREATE TABLE silent (k INT PRIMARY KEY, r STREAM (v INT)) WITH (time = 'valid')")
     sleepy.db.execute("CREATE QUERY none AS SELECT v FROM silent BEGIN (NOW - 1m) END (NOW)")
@@ -187,3 +198,91 @@ def test_subscribers_may_come_while_the_server_looks_which_queries_are_used(slee
         sys.setswitchinterval(before)
         coming.join()
     assert standing.followed() == {"hot"}
+
+
+def priced(pipe: Pipe, evaluate_ns: float, match_ms: float) -> idle_queries.IdleQueries:
+    """Looks with these costs of a row in place of those that were measured."""
+    cost = RowCost(evaluate_ns, match_ms * 1e6, 1.0)
+    return idle_queries.IdleQueries(pipe.db.standing, pipe.db.catalog, 60, lambda _: cost)
+
+
+def cycles(pipe: Pipe, count: int = LOOK_CYCLES) -> None:
+    for _ in range(count):
+        pipe.push(1.0)
+        pipe.engine.cycle()
+
+
+def test_a_query_that_is_asked_seldom_is_left_out_where_that_is_cheaper_and_taken_in_again(sleepy: Pipe) -> None:
+    cheap, dear = priced(sleepy, 1.0, 5.0), priced(sleepy, 1e6, 0.5)
+    sleepy.answer("hot")
+    cheap.look()
+    sleepy.engine.cycle()
+    assert sleeping(sleepy) == set()  # not yet for sixteen cycles
+    cycles(sleepy)
+    dear.look()
+    assert sleeping(sleepy) == set()
+    cheap.look()
+    cycles(sleepy, 1)
+    assert sleeping(sleepy) == {"hot"}  # cold was never asked, and not idle for long enough
+    assert "by its costs: cutting it out " in sleepy.db.query("hot")["sleeping"]
+    assert "evaluating its window 1.8e-05 ms a request" in sleepy.db.standing.strategy_reason(1)
+    sleepy.push(8.0)
+    sleepy.engine.cycle()
+    assert sleepy.answer("hot") == [7.0, 8.0]
+    cheap.look()
+    cycles(sleepy, 1)
+    assert sleeping(sleepy) == {"hot"}  # a request alone does not wake it
+    priced(sleepy, 1.0, 0.0).look()
+    cycles(sleepy, 1)
+    assert sleeping(sleepy) == set()
+    assert sleepy.answer("hot") == [7.0, 8.0]
+
+
+def test_a_subscriber_takes_a_query_in_again_that_was_left_out_by_cost(sleepy: Pipe) -> None:
+    cheap = priced(sleepy, 1.0, 5.0)
+    sleepy.answer("hot")
+    cycles(sleepy)
+    cheap.look()
+    cycles(sleepy, 1)
+    assert sleeping(sleepy) == {"hot"}
+    kept = sleepy.db.subscribe("hot")
+    cheap.look()
+    cycles(sleepy, 1)
+    assert sleeping(sleepy) == set()
+    kept.close()
+
+
+def test_explain_analyze_says_what_each_strategy_costs_and_why_none_is_not_possible(sleepy: Pipe) -> None:
+    def explained(name: str) -> str:
+        return "\n".join(sleepy.db.execute(f"EXPLAIN ANALYZE {name}").table.column(0).to_pylist())
+
+    sleepy.answer("hot")
+    cycles(sleepy)
+    text = explained("hot")
+    assert "a cycle at 0.062 requests: complete " in text and ", none " in text and "until both were measured" in text
+    sleepy.db.execute("ALTER QUERY hot SET PRIORITY high")
+    sleepy.engine.drain()
+    assert "not none, because it is of class high" in explained("hot")
+    kept = sleepy.db.subscribe("cold")
+    assert "not none, because it has a subscriber, a sink or a reader" in explained("cold")
+    kept.close()
+    sleepy.db.execute("CREATE QUERY mean AS SELECT AVG(value) AS a FROM probes BEGIN (NOW - 1 HOUR) END (NOW)")
+    sleepy.engine.drain()
+    assert "with none, every request would read its rows again" in explained("mean")
+
+
+def test_a_window_that_takes_200_ms_or_more_to_evaluate_keeps_a_query_awake(sleepy: Pipe) -> None:
+    slow, fast = priced(sleepy, 1e8, 5.0), priced(sleepy, 1.0, 5.0)
+    for looks in (slow, fast):
+        looks.look()
+    sleepy.clock.advance(61 * SECOND)
+    cycles(sleepy, 1)
+    slow.look()
+    cycles(sleepy, 1)
+    assert sleeping(sleepy) == set()
+    fast.look()
+    cycles(sleepy, 1)
+    assert sleeping(sleepy) == {"hot", "cold"}
+    slow.look()
+    cycles(sleepy, 1)
+    assert sleeping(sleepy) == set()

@@ -23,6 +23,7 @@ from penstock.catalog.state import CatalogState
 from penstock.cycle.commits import CommitRecord
 from penstock.errors import error
 from penstock.operators.join.kernels.choice import INSERT_NS
+from penstock.operators.select.strategy_costs import RowCost
 from penstock.settings import Settings
 from penstock.sql.plan import Plan
 
@@ -57,11 +58,6 @@ class CycleFit:
 
     def load(self, rows_per_s: float) -> float:
         return self.row_s * rows_per_s
-
-    def cycle_s(self, rows_per_s: float) -> float | None:
-        """How long cycles last that follow each other without a pause; None where they can never keep up."""
-        free = 1 - self.load(rows_per_s)
-        return self.base_s / free if free > 0 else None
 
 
 def fit_cycles(rows: Floats, seconds: Floats, prior_row_s: float) -> CycleFit:
@@ -236,6 +232,15 @@ class Load:
             return EXPECTED_NS[key[0]]
         sharing = len(users.get(key, ())) if key[0] == "pass" else 1
         return known.ns_per_row / max(1, sharing)
+
+    def row_cost(self, table_id: int, users: Mapping[UnitKey, list[int]]) -> RowCost:
+        """What a row of a table takes for one selection, in the shared pass and on demand."""
+        read, shared = ("read", table_id, ""), ("pass", table_id, "")
+        with self._lock:
+            known, match_ns = self._units.known.get(shared), self._expected_ns(shared, users)
+            # A selection takes less in a pass with thousands of others than by itself.
+            evaluate_ns = self._expected_ns(read, users) + max(match_ns, EXPECTED_NS["pass"])
+            return RowCost(evaluate_ns, match_ns, known.rows_per_cycle if known is not None else 0.0)
 
     def _expected_rate(self, table: Table, state: CatalogState, now_s: float) -> float:
         """Rows per second that come, or that the sensors will send once they are open."""

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from penstock.errors import error
 from penstock.operators.base.answer import AnswerAt, Ids, answered_otherwise
-from penstock.operators.base.finality import FinalAnswer, check_has_final_rows, final_to
+from penstock.operators.base.finality import check_has_final_rows, final_to
 from penstock.operators.base.view import Budget
 from penstock.operators.select.delivered_windows import DeliveredWindows
 from penstock.views.results import Event
@@ -62,7 +62,7 @@ class Subscription:
         """Whether `skip_cycles` has an effect."""
         before = self._before
         net = before is not None and before.stretch is not None and (before.net_changes or not self._changes)
-        return net and not (self._final and isinstance(before, FinalAnswer))
+        return net and not (self._final and before is not None and before.finishes_later)
 
     def skip_cycles(self) -> None:
         """Have the next event tell of all cycles up to the newest one: the net change, or each row that entered in any of them.
@@ -130,7 +130,7 @@ class Subscription:
             return None
         held = self._standing.held(self.name, None)
         self._before = held
-        if self._final and isinstance(held, FinalAnswer):
+        if self._final and held.finishes_later:
             return self._made_of(held, held.final_rows())
         if not self._changes:
             return self._event(held, held.first(self._told), None)
@@ -147,10 +147,10 @@ class Subscription:
         if held is None:
             return None
         self._before = held
-        if self._final and isinstance(held, FinalAnswer):
+        if self._final and held.finishes_later:
             self._finality = self._standing.final_rows(self.name)
             check_has_final_rows(self.name, self._finality)  # its window or the lateness of a table may have changed
-            event = self._made_final(held, held, before)
+            event = self._made_final(held, before)
             return event if event.table.num_rows else None
         left: pa.Table | None = None
         if self._changes:
@@ -195,10 +195,10 @@ class Subscription:
                 end = middle
         return found
 
-    def _made_final(self, held: AnswerAt, answer: FinalAnswer, before: AnswerAt) -> Event:
+    def _made_final(self, held: AnswerAt, before: AnswerAt) -> Event:
         """The rows that became final since the event before. Subscribers to them share it."""
         key = (held.query_id, held.cycle, held.floors, "final", before.cycle)
-        return self._standing.events.get(key, lambda: self._made_of(held, answer.rows_made_final(before)))
+        return self._standing.events.get(key, lambda: self._made_of(held, held.rows_made_final(before)))
 
     def _event(self, held: AnswerAt, entered: Ids, left: pa.Table | None) -> Event:
         if left is not None and left.num_rows:
@@ -216,7 +216,8 @@ class Subscription:
         return self._made_of(held, rows)
 
     def _made_of(self, held: AnswerAt, rows: pa.Table) -> Event:
-        return Event(held.cycle, held.now_us, rows, final_to(self._finality, held))
+        behind = self._standing.behind_of(self.name)
+        return Event(held.cycle, held.now_us, rows, final_to(self._finality, held), behind)
 
 
 def with_operation(rows: pa.Table, operation: str) -> pa.Table:

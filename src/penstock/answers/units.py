@@ -146,6 +146,11 @@ class UnitAverages:
         return self._sums[2] / self._sums[0]
 
     @property
+    def rows_per_cycle(self) -> float:
+        """Of the last cycles; too few until about ten have met rows."""
+        return (1 - FORGET) * self._sums[0]
+
+    @property
     def selectivity(self) -> float:
         return self._sums[1] / self._sums[0]
 

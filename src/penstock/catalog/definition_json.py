@@ -30,6 +30,7 @@ from penstock.catalog.model import (
     TableOptions,
     plan_text,
 )
+from penstock.errors import check_known
 from penstock.types import Field, Type, parse_type
 
 
@@ -41,6 +42,12 @@ def to_json(record: Any) -> dict[str, Any]:
 @cache
 def _fields_of(kind: Any) -> tuple[str, ...]:
     return tuple(field.name for field in fields(kind))
+
+
+@cache
+def _members_of(kind: type) -> frozenset[str]:
+    """The names that a definition may have in the journal."""
+    return frozenset("plan" if name == "stored_plan" else name for name in _fields_of(kind))
 
 
 def _plain(value: Any) -> Any:
@@ -60,7 +67,11 @@ def _listed(value: Any) -> Any:
 
 
 def known_of(kind: type, data: dict[str, Any]) -> dict[str, Any]:
-    """What the data says of the fields of a record: entries of older versions do not have them all."""
+    """What the data says of the fields of a record: entries of older versions do not have them all.
+
+    A field of a newer version would change what is defined, so the folder is refused.
+    """
+    check_known(data, _members_of(kind), f'the definition "{data.get("name", kind.__name__)}"')
     return {name: data[name] for name in _fields_of(kind) if name in data}
 
 
@@ -73,6 +84,7 @@ def stream_type_from_json(data: dict[str, Any]) -> StreamType:
 
 
 def table_from_json(data: dict[str, Any]) -> Table:
+    known_of(Table, data)
     stream, options = data["stream"], known_of(TableOptions, data["options"])
     if stream is not None:
         stream = StreamColumn(**{**known_of(StreamColumn, stream), "fields": fields_from_json(stream["fields"])})

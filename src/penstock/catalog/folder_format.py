@@ -1,8 +1,9 @@
 """The format of a data folder: which one this version writes, and how a folder of an older one is marked as new.
 
 1: the first. 2: journal lines are chained by hashes, the journal has snapshots and several files, and seals of Arrow files cover
-their metadata. 3: the journal has run plans, plans have mining functions, and snapshots name files of cells. A folder of an older format opens, and
-is of this one from the first write on.
+their metadata. 3: the journal has run plans, plans have mining functions, and snapshots name files of cells. 4: plans have branches,
+window functions, sessions, landmarks, KEEP and aggregates of users; definitions have lateness, priority and `bounded`; offsets say where queries of
+class low stand. A folder of an older format opens, and is of this one from the first write on.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from pathlib import Path
 
 from penstock.disk_sync import replace_file
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 _FILE = "format_version"
 _ID = "folder_id"
 _IS_ID = re.compile(r"[0-9a-f]{32}")

@@ -19,6 +19,26 @@ def needed_by(reader: QueryDefinition) -> str:
     return PRIORITIES[min(rank_of(reader), _RANK["normal"])]
 
 
+def deferrable(queries: Iterable[QueryDefinition]) -> frozenset[int]:
+    """The queries that may stand behind by their class: `low`, and beside class `high` those of `normal` that call users' functions.
+
+    A query that is read by others is none of them.
+    """
+    low: set[int] = set()
+    costly: list[QueryDefinition] = []
+    read: set[str] = set()
+    high = False
+    for query in queries:
+        read.update(query.reads_queries)
+        if query.priority == "low":
+            low.add(query.id)
+        elif query.priority == "high":
+            high = True
+        elif query.reads_functions:
+            costly.append(query)
+    return frozenset(low.union(q.id for q in costly if q.name not in read) if high else low)
+
+
 def raised_by_readers(queries: Mapping[str, QueryDefinition], readers: Iterable[QueryDefinition]) -> dict[str, str]:
     """The queries that these readers raise, directly or through others, with their new classes."""
     raised: dict[str, str] = {}

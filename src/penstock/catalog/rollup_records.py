@@ -9,6 +9,7 @@ import orjson
 
 from penstock.catalog.definition_json import to_json
 from penstock.catalog.model import PlanText, plan_text
+from penstock.errors import check_known
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,7 @@ class RollupStep:
 
 # Members of the journal that are called otherwise than the fields that they hold.
 _STORED_AS = {"table_id": "table", "table": "table_name", "stored_plan": "plan"}
+_MEMBERS = {_STORED_AS.get(field.name, field.name) for field in fields(RollupDefinition)}
 
 
 def rollup_to_json(rollup: RollupDefinition) -> dict[str, Any]:
@@ -89,6 +91,7 @@ def rollup_to_json(rollup: RollupDefinition) -> dict[str, Any]:
 
 
 def rollup_from_json(data: dict[str, Any]) -> RollupDefinition:
+    check_known(data, _MEMBERS, f'the rollup "{data["name"]}"')
     known = {field.name: data[_STORED_AS.get(field.name, field.name)] for field in fields(RollupDefinition)}
     made = {"stored_plan": plan_text(data["plan"]), "tiers": tuple(Tier(*tier) for tier in data["tiers"])}
     return RollupDefinition(**{**known, **made})

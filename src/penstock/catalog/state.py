@@ -26,6 +26,7 @@ from penstock.catalog.definition_json import (
 from penstock.catalog.histories import LogHeads, ObservationHistory, Observations
 from penstock.catalog.journal import SNAPSHOT, JournalReader
 from penstock.catalog.model import Entry, Function, QueryDefinition, Sink, StreamType, Table
+from penstock.catalog.priorities import deferrable
 from penstock.catalog.rollup_records import (
     RollupDefinition,
     RollupState,
@@ -36,7 +37,7 @@ from penstock.catalog.rollup_records import (
 )
 from penstock.catalog.rows import Int64s, StaticRows
 from penstock.catalog.snapshot import read_snapshot
-from penstock.errors import error
+from penstock.errors import check_known, error, too_new
 
 
 @dataclass(slots=True)
@@ -108,7 +109,7 @@ class CatalogState:
         self._rolled_up: dict[int, RollupState] = {}
         self._heads = LogHeads()
         self.run_plan = 0  # the number of the last one
-        self._low: tuple[CatalogDefinitions, tuple[QueryDefinition, ...]] | None = None
+        self._deferrable: tuple[CatalogDefinitions, frozenset[int]] | None = None
 
     def apply_many(self, entries: Iterable[Entry]) -> None:
         """Take in the next entries; thousands cost no more than each for itself. Readers see them all at once.
@@ -120,12 +121,7 @@ class CatalogState:
         try:
             for entry in entries:
                 if entry.kind not in _CHANGES and entry.kind != SNAPSHOT:
-                    raise error(
-                        "corrupt_journal",
-                        position=entry.pos,
-                        detail=f'it is of a kind this version does not know ("{entry.kind}")',
-                        hint="the data folder was written by a newer Penstock",
-                    )
+                    raise too_new(f'journal entry {entry.pos} is of the kind "{entry.kind}"')
                 assert last is not None or entry.kind == SNAPSHOT or entry.pos == self.position + 1, entry.pos
                 if entry.kind == SNAPSHOT:
                     self.restore(read_snapshot(Path(entry.body["path"])))
@@ -146,6 +142,7 @@ class CatalogState:
 
     def restore(self, data: dict[str, Any]) -> None:
         """Make a state what a snapshot says, whatever it was before."""
+        check_known(data, _SNAPSHOT, "a snapshot of the catalog")
         draft = CatalogDefinitions()
         draft.stream_types = {found.name: found for found in map(stream_type_from_json, data["stream_types"])}
         for table in map(table_from_json, data["tables"]):
@@ -191,12 +188,11 @@ class CatalogState:
 
     # -- looking up
 
-    def low_queries(self) -> tuple[QueryDefinition, ...]:
-        """The queries of class low."""
-        if self._low is None or self._low[0] is not self._definitions:
-            low = tuple(q for q in self._definitions.queries.values() if q.priority == "low")
-            self._low = (self._definitions, low)
-        return self._low[1]
+    def deferrable(self) -> frozenset[int]:
+        """The queries that may stand behind the cycles by their class."""
+        if self._deferrable is None or self._deferrable[0] is not self._definitions:
+            self._deferrable = (self._definitions, deferrable(self._definitions.queries.values()))
+        return self._deferrable[1]
 
     @property
     def tables(self) -> dict[str, Table]:
@@ -462,6 +458,9 @@ def _beside_queries(state: CatalogState) -> dict[str, Any]:
         "heads": state._heads.to_json(),
         "run_plan": state.run_plan,
     }
+
+
+_SNAPSHOT = snapshot_of(CatalogState(), "").keys()  # what a snapshot may have
 
 
 def load_state(folder: Path, upto: int | None = None) -> CatalogState:

@@ -45,15 +45,16 @@ _TABLES = {
         fill_left_s DOUBLE about how many seconds until its history has been read; NULL: it has been, or that cannot be told
         seconds DOUBLE duration of the last evaluation, where Spark SQL answers
         evaluations BIGINT cycles that it took part in; where Spark SQL answers, evaluations
-        ms DOUBLE their time: its join's steps, its functions' calls, its history and its share of slices as workers measured them, and an even share of the rest of each cycle
+        ms DOUBLE their time: its join's steps, its functions' calls, its history and its share of slices, as workers measured them. An even share of the rest of each cycle comes on top
         asked_ms DOUBLE processor time of the server that invocations took since its start
-        finish_ms DOUBLE processor time of its mining functions when a slot closes, about; NULL: it has none, or none was measured yet
+        finish_ms DOUBLE processor time of its mining functions in an answer that has changed, about; NULL: it has none, or none was measured yet
         rows BIGINT result rows of these evaluations
         bytes BIGINT the size of these rows: in commit records, or in memory where Spark SQL answers
         strategy TEXT how its answer is kept right now: complete, partial or none; NULL for Spark SQL
         strategy_asked TEXT the strategy that a user asked for; NULL: the server chooses the cheapest
         priority TEXT high, normal or low
-        behind BIGINT readings that it has not seen yet, because it is of class low and others come first
+        behind BIGINT readings that it has not seen yet, because others come first
+        delay_p95_ms DOUBLE how long the oldest new reading of a cycle waited until it was in its answer, p95 of the last 20 cycles with readings of its tables; NULL: none came since the start, or Spark SQL answers
         final TEXT when its rows are final, so that no later reading can change them, or why none ever is
         final_to TIMESTAMP before which time rows are final, of panes their end, where rows become final later than they enter
         state_bound TEXT whether its state is bounded, and what it grows with

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 class Answer:
     """What one statement or query answered. `complete_from` is set where the answer does not reach back far enough.
 
-    No later reading changes rows before `final_to`; None: none of them is final.
+    No later reading changes rows before `final_to`; None: none of them is final. `behind` is set where the query stands behind the
+    cycles (LAGGING): the `cycle` where it stands, the `rows` that it has not seen, and the `seconds` that its NOW is old.
     `done` is the tag of a statement without rows, e.g. `CREATE TABLE`. Times are ISO 8601 texts as the server says.
     """
 
@@ -36,6 +37,7 @@ class Answer:
     done: str | None = None
     notices: tuple[str, ...] = ()
     final_to: str | None = None
+    behind: dict[str, Any] | None = None
 
     @property
     def columns(self) -> list[str]:
@@ -62,7 +64,7 @@ def read_answer(body: bytes) -> Answer:
     with pa.ipc.open_stream(pa.BufferReader(body)) as reader:
         table = reader.read_all()
     facts = orjson.loads((table.schema.metadata or {}).get(b"penstock", b"{}"))
-    known = {name: facts.get(name) for name in ("cycle", "now", "complete_from", "done", "final_to")}
+    known = {name: facts.get(name) for name in ("cycle", "now", "complete_from", "done", "final_to", "behind")}
     return Answer(table.replace_schema_metadata(None), **known, notices=tuple(facts.get("notices", ())))
 
 

@@ -136,12 +136,16 @@ SILENCE_S = 45.0
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Rows of one committed cycle. With changes, each row has `op`: + for one that entered, - for one that left."""
+    """Rows of one committed cycle. With changes, each row has `op`: + for one that entered, - for one that left.
+
+    `behind` says how far the query stands behind the cycles, if it does: `cycle`, `rows` and `seconds`.
+    """
 
     cycle: int
     now: str | None
     rows: list[dict[str, Any]]
     columns: tuple[str, ...] = ()
+    behind: dict[str, Any] | None = None
 
 
 def subscribe(
@@ -187,7 +191,7 @@ def _changes(lines: Iterator[str]) -> Iterator[tuple[int, Change | None]]:
         if event == "rows":
             body = orjson.loads(data)
             names = tuple(column["name"] for column in body.get("columns", ()))
-            yield body["cycle"], Change(body["cycle"], body["now"], body["rows"], names)
+            yield body["cycle"], Change(body["cycle"], body["now"], body["rows"], names, body.get("behind"))
         elif event == "ping" and id:
             yield int(id), None
         elif event == "error":

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.cycle.offset import Offset, offset_from_json
-from penstock.errors import error
+from penstock.errors import check_known, error
 from penstock.streams.log.checksums import read_sealed, sealed_file
 
 RESULT_SCHEMA = pa.schema(
@@ -113,12 +113,20 @@ def record_writer(record: CommitRecord) -> Callable[[Path], None]:
     return sealed_file(table.schema, table.combine_chunks().to_batches())
 
 
+_HEADER = {"cycle", "start", "end", "info"}
+
+
 def read_record(path: Path) -> CommitRecord:
-    """A record or a snapshot. Raises corrupt_segment where it is not what was written under this name."""
+    """A record or a snapshot. Raises corrupt_segment where it is not what was written under this name.
+
+    What it says of the cycle itself (`info`) may have members of newer versions: no answer depends on them.
+    """
     try:
         with pa.OSFile(str(path), "rb") as source:
             table = read_sealed(path, source)
         header = orjson.loads(table.schema.metadata[b"penstock"])
+        check_known(header, _HEADER, path.name)
+        check_known(dict.fromkeys(table.schema.names), set(RESULT_SCHEMA.names), path.name)
         found = CommitRecord(
             cycle=header["cycle"],
             start=offset_from_json(header["start"]),

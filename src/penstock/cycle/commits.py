@@ -35,7 +35,7 @@ from penstock.cycle.folder import DataFolder
 from penstock.cycle.offset import Offset
 from penstock.cycle.record_queue import RecordQueue
 from penstock.damage import FOLDER, DamageReport, damage_of
-from penstock.errors import PenstockError, error
+from penstock.errors import PenstockError, error, is_too_new
 from penstock.streams.log.atomic_file import CrashPoint, no_crash, store
 
 
@@ -128,6 +128,8 @@ class _Recovery:
             try:
                 record = read_record(path)
             except PenstockError as problem:
+                if is_too_new(problem):
+                    raise
                 self._bad[path] = problem.message
                 continue
             self._found.journal = max(self._found.journal, record.end.journal)

@@ -61,7 +61,7 @@ class Definitions:
 
     def advance(self, position: int) -> None:
         changed: set[int] = set()
-        before = self.state.queries_by_id
+        before, deferrable = self.state.queries_by_id, self.state.deferrable()
         with loading():
             self.state.apply_many(self._noting(self._reader.entries(upto=position), changed))
         if _JUMPED in changed:  # over lines that are gone: any query may be another one
@@ -71,6 +71,9 @@ class Definitions:
             changed |= {branch for q in changed if q in known for branch in known[q].branches}
         for query_id in changed:
             self._plans.remove(query_id)
+        changed |= (
+            deferrable ^ self.state.deferrable()
+        )  # a query of class high, or a reader, changes what others may do
         for gathered in self._changes:
             gathered.queries |= changed
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.catalog.folder_format import FORMAT_VERSION, read_format, read_id, write_format
-from penstock.errors import error
+from penstock.errors import PenstockError, error, too_new
 from penstock.manifest import MANIFEST
 from penstock.operators.join.steps.orphaned_buffers import PREFIX, SHARED, claim, is_of, remove_places_of_the_dead
 
@@ -104,7 +104,11 @@ class FolderLock:
         os.pwrite(self._file, f"{os.getpid()}\n".encode(), 0)
         os.set_inheritable(self._file, False)
         close_to_others(root)
-        self._check_format(root)
+        try:
+            self._check_format(root)
+        except PenstockError:
+            os.close(self._file)
+            raise
         (root / MANIFEST).unlink(missing_ok=True)  # a backup that is opened is a data folder from now on
         for part in (folder.journal, folder.log, folder.commits, folder.results):
             part.mkdir(exist_ok=True)
@@ -124,7 +128,7 @@ class FolderLock:
             write_format(root, uuid.uuid4().hex)  # with commit records, they know it: `recover_commits`
         found = read_format(root)
         if found is not None and found > FORMAT_VERSION:
-            raise error("folder_too_new", found=found, known=FORMAT_VERSION, hint="install a newer Penstock")
+            raise too_new(f"it has format {found}, and this version reads up to {FORMAT_VERSION}")
 
     def release(self) -> None:
         _remove_shared(self.folder.buffers, self.folder.root)

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from penstock.errors import check_known
+
 Positions = Mapping[int, int]
 
 
@@ -34,6 +36,7 @@ class Late:
 
 
 def late_from_json(data: dict[str, Any]) -> Late:
+    check_known(data, {"behind", "goal_behind", "read", "goal"}, "the place of class low")
     read, goal = ({int(t): int(p) for t, p in data[name].items()} for name in ("read", "goal"))
     return Late(int(data["behind"]), int(data["goal_behind"]), read, goal)
 

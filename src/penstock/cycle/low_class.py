@@ -20,8 +20,8 @@ def waiting_queries(state: CatalogState) -> dict[int, frozenset[int]]:
     """The queries that may stand behind, with the tables that they read."""
     return {
         query.id: frozenset(state.tables[name].id for name in query.reads_tables if name in state.tables)
-        for query in state.low_queries()
-        if may_wait(query)
+        for query in map(state.queries_by_id.__getitem__, state.deferrable())
+        if may_wait(state, query)
     }
 
 

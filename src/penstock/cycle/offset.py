@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.cycle.late import Late, late_from_json
+from penstock.errors import check_known
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,11 @@ class Offset:
         }
 
 
+_MEMBERS = {"folder", "data", "journal", "now", "fill", "joins", "run", "late"}
+
+
 def offset_from_json(data: dict[str, Any]) -> Offset:
+    check_known(data, _MEMBERS, "an offset")
     return Offset(
         folder=data["folder"],
         data={int(k): int(v) for k, v in data["data"].items()},

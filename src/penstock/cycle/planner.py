@@ -47,9 +47,9 @@ class Planner:
         pace: LowClassPace | None = None,
     ) -> None:
         """`shrink`: the first cycle takes that many times fewer rows, each later one twice as many as the one before."""
-        self._pace: LowClassPace = pace or MeasuredPace()
+        self.pace: LowClassPace = pace or MeasuredPace()
         self._folder = folder
-        self._limits = limits
+        self.limits = limits
         self._shrink = shrink
         self._clock = clock or FolderClock(folder.root)
         self._reader = JournalReader(folder.root)
@@ -77,7 +77,7 @@ class Planner:
         """The end of the next cycle, or `start` itself where there is nothing to do yet."""
         if time.monotonic() < self._not_before:
             return start
-        self._pace.end_cycle()
+        self.pace.end_cycle()
         segments = self._list_log()
         known = self.state_at(start.journal)
         # A dropped table's files stay for a while; ids are given once, so an old one that is not there is dropped.
@@ -88,8 +88,8 @@ class Planner:
             # Rows that an entry has seen were on disk: if they are lost, the entry must not wait for them for ever.
             for table, head in entry.heads.items():
                 heads[table] = max(heads.get(table, 0), head)
-        limits = self._limits.shrunk(self._shrink)
-        pace = self._pace
+        limits = self.limits.shrunk(self._shrink)
+        pace = self.pace
         if start.late is not None and (first := first_definition(ahead, waiting_queries(known))) is not None:
             seen, ahead = ahead[first].heads, ahead[:first]
             heads = {table: min(head, seen.get(table, 0)) for table, head in heads.items()}

@@ -49,7 +49,7 @@ def steps_of(
     if only is not None:
         return _fill_steps(definitions, table, only)
     steps = _live_steps(definitions, table, False) if others else ()
-    if low and (definitions.state.low_queries() or (table.id, True) in _LIVE.get(definitions, {})):
+    if low and (definitions.state.deferrable() or (table.id, True) in _LIVE.get(definitions, {})):
         steps += _live_steps(definitions, table, True)
     return steps
 
@@ -70,7 +70,7 @@ def _live_steps(definitions: Definitions, table: Table, low: bool) -> tuple[RowS
         with loading():
             for query_id in changed:
                 query = definitions.state.queries_by_id.get(query_id)
-                belongs = query is not None and may_wait(query) == low
+                belongs = query is not None and may_wait(definitions.state, query) == low
                 _follow(live.steps, definitions, table, query_id, fill=False, belongs=belongs)
         changed.clear()
         if live.settled >= _SETTLE_AFTER:

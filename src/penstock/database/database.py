@@ -6,7 +6,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from prometheus_client.core import Metric
 
 from penstock.answers.completeness import Completeness
 from penstock.answers.costs import Costs, Usage
+from penstock.answers.delays import Delays
 from penstock.answers.load import Load
 from penstock.answers.subscription import Subscription
 from penstock.answers.units import reported_work
@@ -41,8 +41,6 @@ from penstock.logs import note_cycle
 from penstock.operators.aggregate.history_fill import HistoryFiller
 from penstock.operators.aggregate.rollups.keeper import RollupKeeper
 from penstock.operators.aggregate.trees.on_demand import AggregatesOnDemand
-from penstock.operators.resample.once import resampled_once
-from penstock.operators.sparksql.evaluation_rows import Evaluation
 from penstock.operators.sparksql.evaluator import Evaluator, LiveRunner
 from penstock.pipeline.engine import Engine
 from penstock.pipeline.spark_sql import SparkRunner
@@ -51,7 +49,6 @@ from penstock.security.users import Users
 from penstock.sensors.address_rules import rules_of
 from penstock.settings import Settings
 from penstock.sinks.runner import SinkRunner
-from penstock.sql.plan import ResamplePlan, SparkPlan, TreePlan
 from penstock.sql.planning.shapes import PlanShapes
 from penstock.sql.statements import AsOf, OnError
 from penstock.statements.descriptions import as_told, describe_queries, describe_query, describe_table
@@ -64,6 +61,7 @@ from penstock.streams.ingest.ingest import Ingest
 from penstock.streams.ingest.input_counts import InputCounts
 from penstock.streams.ingest.line_points import LineReport, LineWriter
 from penstock.streams.ingest.readings import Discovery, IngestReceipt
+from penstock.streams.log.atomic_file import CrashPoint, no_crash
 from penstock.streams.log.stream_log import StreamLog
 from penstock.streams.maintenance import LogMaintenance, RetentionControl
 from penstock.streams.sources.table_sources import Sources
@@ -90,10 +88,12 @@ class Database(Parts):
         engine: Callable[..., Engine] = Engine,
         intervals: Intervals = Intervals(),
         runner: Callable[[Engine, DataFolder, int], Callable[[], SparkRunner]] = LiveRunner,
+        crash_point: CrashPoint = no_crash,
     ) -> None:
         self._make_engine = engine
         self._make_runner = runner
         self._intervals = intervals
+        self._crash_point = crash_point
         self.settings = settings
         self.clock = clock or GuardedClock(step_max_us=settings.clock_step_max_s * SECOND)
         self.folder = DataFolder(Path(settings.data).absolute())
@@ -123,7 +123,7 @@ class Database(Parts):
             if not self.settings.sensor_files:
                 self.folder.inbox.mkdir(exist_ok=True)
             progress("opening the log")
-            self.log = StreamLog(self.folder.root, self.settings, self.clock)
+            self.log = StreamLog(self.folder.root, self.settings, self.clock, self._crash_point)
             self.log.on_change = self.engine.wake
             self.catalog = Catalog(self.folder.root, self.log.still, self.clock)
             known_tables = self.catalog.state.next_table_id
@@ -156,13 +156,16 @@ class Database(Parts):
             )
             progress("reading the committed cycles")
             self.standing.load(self.catalog.state)
-            self.rollups = RollupKeeper(self.folder.root, self.catalog, self.log, self.clock, self.standing)
+            self.rollups = RollupKeeper(
+                self.folder.root, self.catalog, self.log, self.clock, self.standing, self._crash_point
+            )
             if "journal" not in self.damage.open_kinds():
                 self.rollups.sweep(grace_s=0)
             self.system = SystemTables(self)
             self.system_table = self.system.table
             self.costs = Costs()
             self.load = Load(self.settings)
+            self.delays = Delays()
             self.shapes = PlanShapes()
             self.usage = Usage(self.folder.root / "usage.json")
             self.completeness = Completeness(self.standing)
@@ -170,12 +173,13 @@ class Database(Parts):
             runner = self._make_runner(self.engine, self.folder, self.settings.result_max_rows)
             self.evaluator = Evaluator(runner, self.standing, self.settings, self.system.for_plan, self._evaluated)
             self.history_filler = HistoryFiller(self.standing)
-            self.idle_queries = IdleQueries(self.standing, self.catalog, self.settings.sleep_after_s)
+            self.idle_queries = IdleQueries(
+                self.standing,
+                self.catalog,
+                self.settings.sleep_after_s,
+                lambda table_id: self.load.row_cost(table_id, self.costs.users),
+            )
             self.on_demand = AggregatesOnDemand(self.standing, self.settings)
-            self.once: dict[str, Callable[[SparkPlan], Evaluation]] = {
-                TreePlan.operator: self.on_demand.answer,
-                ResamplePlan.operator: partial(resampled_once, self.standing),
-            }  # by operator, what answers a question that is asked once without Spark
             self.observer = Observer(
                 self.catalog, self.ingest, self.clock, self.settings, self.standing, self.address_rules
             )
@@ -200,7 +204,9 @@ class Database(Parts):
         self.sampler.start()
         self.sinks.start(self.catalog.state.sinks)
         control = RetentionControl(self.rollups.retain, self.standing.retained, self.standing.protected, self._tidy)
-        self.housekeeper = LogMaintenance(self.log, self.ingest, lambda: self.catalog.state, self.clock, control)
+        self.housekeeper = LogMaintenance(
+            self.log, self.ingest, lambda: self.catalog.state, self.clock, control, self._intervals.replaced_s
+        )
         self.scrubber = Scrubber(self.folder.root, self.damage, self.clock, self.settings.scrub_days, self._cover)
         self.scrubber.start()
         self._ready = True
@@ -268,11 +274,18 @@ class Database(Parts):
         work = reported_work(record.results)
         self.costs.note_cycle(record, work, fold_ms)
         self.load.note_cycle(record, work, fold_ms)
+        self._note_delays(record)
         self._take_poisoned()
         self.usage.save_sometimes(known)
         self.on_demand.trees.tidy(known)
         if self.standing.finished != finished:
             self.observer.follow()
+
+    def _note_delays(self, record: CommitRecord) -> None:
+        firsts = {t: record.start.data.get(t, 0) for t, end in record.end.data.items()}
+        new = {t: first for t, first in firsts.items() if first < record.end.data[t]}
+        arrived = {t: at for t, first in new.items() if (at := self.log.arrived_us(t, first)) is not None}
+        self.delays.note_cycle(record, arrived, self.clock.now_us())
 
     def _evaluated(self, query_id: int, seconds: float, answer: pa.Table) -> None:
         """Spark SQL has evaluated a query."""

@@ -18,7 +18,6 @@ from penstock.streams.ingest.ingest import Ingest
 from penstock.streams.ingest.input_counts import InputCounts
 from penstock.streams.sources.table_sources import Sources
 from penstock.views.follower import Follower
-from penstock.views.idle_queries import IdleQueries
 
 _log = logging.getLogger("penstock")
 # In the order in which they depend on each other.
@@ -39,7 +38,6 @@ class Parts(Session):
     sampler: Sampler
     engine: Engine
     history_filler: HistoryFiller
-    idle_queries: IdleQueries
     follower: Follower
     sinks: SinkRunner
     backups: dict[str, BackupProgress]  # those that are being written, by their target

@@ -20,7 +20,6 @@ from penstock.database.database import Database
 from penstock.errors import expect
 from penstock.expr.evaluate import evaluate_mask, evaluate_static_of
 from penstock.expr.expression import Expr, UserCall, columns_of, walk
-from penstock.operators.base.log_reader import LogReader
 from penstock.operators.base.view import view_of
 from penstock.sql.explain.notation import show, show_window
 from penstock.sql.explain.plan import show_resample as show_call
@@ -212,9 +211,12 @@ class Flows:
         steps = [step for step in steps if not _calls_users(step)]
         if table is None or not steps:
             return
-        first = max(before, head - ROWS_A_LOOK)
+        state, standing = self._database.catalog.state, self._database.standing
+        budget = standing.new_budget(jobs=False)
+        first = max(before, head - min(ROWS_A_LOOK, budget.most))
         wanted = {name for step in steps if step.stream is not None for name in columns_of(step.stream)}
-        log_reader = LogReader(self._database.log.folder, table, self._database.catalog.state.rows(table.id))
+        with standing.locked():
+            log_reader = standing.log_access(budget).fresh(table, state.rows(table.id))
         passed, rows = dict.fromkeys(steps, 0), 0
         for _, vids, columns in log_reader.runs(first, head, wanted) if first < head else ():
             rows += len(vids)

@@ -220,12 +220,6 @@ class CodeWorkers:
         for worker in idle:
             worker.kill()
 
-    @property
-    def idle_pids(self) -> list[int]:
-        """The processes that wait for a request."""
-        with self._changed:
-            return [worker.pid for worker in self._idle]
-
     def _value(self, function: Function, given: pa.Table) -> pa.Array:
         return self._ask(function, "finish", given, lambda reply: _column(function, reply, given.num_rows))
 

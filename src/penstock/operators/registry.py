@@ -24,15 +24,24 @@ OPERATORS: dict[str, str] = {
 }
 
 
+# Plans of questions that are asked once and are never those of a standing query; they have a part `once` alone.
+ASKED_ONCE: dict[str, str] = {"tree": "penstock.operators.aggregate.trees"}
+
+
 @cache
 def part_of(operator: str, part: str) -> ModuleType:
     """A module of an operator's package. Loaded on demand: workers, for example, answer nothing."""
-    return import_module(f"{OPERATORS[operator]}.{part}")
+    return import_module(f"{OPERATORS.get(operator) or ASKED_ONCE[operator]}.{part}")
 
 
 def operators_with(part: str) -> list[str]:
     """The operators with a module of this name in their package."""
     return _with(part, tuple(OPERATORS.items()))
+
+
+def asked_without_spark() -> list[str]:
+    """The operators that can answer something without Spark SQL that nothing is kept for."""
+    return [*operators_with("once"), *ASKED_ONCE]
 
 
 @cache

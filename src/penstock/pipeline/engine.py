@@ -62,7 +62,7 @@ class Engine:
         self.settings = settings
         self.commits = CommitStore(folder)
         self._on_commit = on_commit
-        self._query: StreamingQuery | None = None
+        self.query: StreamingQuery | None = None
         self._sessions = sessions
         self._stopping = stopping or threading.Event()
         self._supervisor = Service("pipeline", self._supervise, critical=True)
@@ -156,7 +156,7 @@ class Engine:
             .load()
         )
         with in_pool(self.spark, CYCLE_POOL):
-            self._query = (
+            self.query = (
                 stream.writeStream.foreachBatch(partial(self._commit_cycle, self._starts))
                 .option("checkpointLocation", str(new_checkpoint(self.folder)))
                 .queryName(f"penstock-{self._starts}")
@@ -201,7 +201,7 @@ class Engine:
         progress.begin(self._cycle())
         while not self._stopping.wait(0.1):
             try:
-                alive = self._query is not None and self._query.isActive
+                alive = self.query is not None and self.query.isActive
             except Exception as lost:  # py4j raises whatever it likes once the JVM is gone
                 _log.debug("Spark does not answer: %s", lost)
                 alive = False
@@ -256,7 +256,7 @@ class Engine:
 
     def _end_query(self, with_spark: bool) -> None:
         """End the streaming query and what its tasks do; with the JVM where it does not end, or was not at fault."""
-        query = self._query
+        query = self.query
         if query is None:
             return
         ending = _in_background(partial(_stop_quietly, query))
@@ -272,7 +272,7 @@ class Engine:
 
     def _failure_text(self) -> str:
         try:
-            failure = self._query.exception() if self._query is not None else None
+            failure = self.query.exception() if self.query is not None else None
             return str(failure).split("\n", 1)[0] if failure else "the streaming query ended"
         except Exception:
             return "Spark's Java process died"
@@ -288,12 +288,12 @@ class Engine:
 
     @property
     def running(self) -> bool:
-        return self._query is not None and self.failure is None and not self._stopping.is_set()
+        return self.query is not None and self.failure is None and not self._stopping.is_set()
 
     def phases_ms(self) -> dict[str, float]:
         """The durations of the last cycle's stages as Spark reports them; empty without a report."""
         try:
-            progress = self._query.lastProgress if self._query is not None else None
+            progress = self.query.lastProgress if self.query is not None else None
         except Exception as gone:  # py4j raises whatever it likes once the JVM is gone
             _log.debug("Spark does not say how its last cycle went: %s", gone)
             return {}
@@ -308,10 +308,10 @@ class Engine:
         self._supervisor.stop()
         self._supervisor.join(SUPERVISOR_S)
         try:
-            if self._query is not None:
+            if self.query is not None:
                 deadline = time.monotonic() + 5
                 # A trigger without data is the planner, which waits for some.
-                while _runs_cycle(self._query) and time.monotonic() < deadline:
+                while _runs_cycle(self.query) and time.monotonic() < deadline:
                     time.sleep(0.02)
                 self._end_query(with_spark=False)
         except Exception as gone:

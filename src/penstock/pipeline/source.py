@@ -69,6 +69,7 @@ class CycleReader(DataSourceStreamReader):
             from penstock.cycle.folder import DataFolder
             from penstock.cycle.planner import Planner
             from penstock.cycle.wakeup import Wakeup
+            from penstock.operators.join.learning import COSTS_FILE, PlannedChoices
 
             limits = Limits(
                 int(self._options["cycle_max_rows"]),
@@ -80,6 +81,7 @@ class CycleReader(DataSourceStreamReader):
             folder = DataFolder(Path(self._options["folder"]))
             self._planner_object = Planner(folder, limits, shrink=int(self._options["shrink"]))
             self._wakeup = Wakeup(Path(self._options["wakeup"]))
+            self._choices = PlannedChoices(folder.tmp / COSTS_FILE)
         return self._planner_object
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
@@ -94,14 +96,16 @@ class CycleReader(DataSourceStreamReader):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         from penstock.cycle.offset import offset_from_json
-        from penstock.pipeline.tasks import WorkerLimits, cycle_tasks
+        from penstock.pipeline.tasks import WorkerLimits, cycle_tasks, stamp_joins
 
         first, last = offset_from_json(start), offset_from_json(end)
         skipped, state = self._planner().skipped(last.journal), self._planner().state_at(last.journal)
         parallelism, memory = int(self._options["parallelism"]), int(self._options["join_memory_mb"]) << 20
         limits = WorkerLimits(int(self._options["worker_memory_mb"]), int(self._options["function_timeout_ms"]), memory)
         log = Path(self._options["folder"]) / "log"
-        return cycle_tasks(log, (first, last), state, parallelism, skipped, limits)
+        tasks = cycle_tasks(log, (first, last), state, parallelism, skipped, limits)
+        stamp_joins(tasks, self._choices)
+        return tasks
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         from penstock.cycle.commit_files import result_batch

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from pyspark.sql.datasource import InputPartition
 
@@ -14,7 +14,7 @@ from penstock.cycle.cut import FillPiece, fill_pieces
 from penstock.cycle.late import late_pieces
 from penstock.cycle.offset import Offset
 from penstock.operators.base.blocks import BLOCK_ROWS
-from penstock.operators.join.steps.units import JoinUnit, join_units
+from penstock.operators.join.steps.units import LIVE, JoinUnit, join_units
 from penstock.streams.log.segments import Listing, Slice
 
 # Below this a second task costs more than it saves.
@@ -103,6 +103,24 @@ def cycle_tasks(
     _add_joins(tasks, join_units(listed, start, end, state, parallelism), parallelism)
     tasks[0].tasks = len(tasks)
     return tasks
+
+
+Chooser: TypeAlias = Callable[[tuple[int, ...]], Mapping[int, str]]
+"""Which algorithms the joins of a step run by, by number; those that it leaves out run by their default."""
+
+
+def stamp_joins(tasks: Sequence[CycleTask], choose: Chooser) -> None:
+    """Say in every part of a step by which algorithm each join runs: all parts of a step must do the same."""
+    chosen: dict[tuple[int, ...], Mapping[int, str]] = {}
+    for task in tasks:
+        stamped = []
+        for unit in task.joins:
+            if unit.generation == LIVE:
+                if unit.queries not in chosen:
+                    chosen[unit.queries] = choose(unit.queries)
+                unit = replace(unit, algorithms=chosen[unit.queries])
+            stamped.append(unit)
+        task.joins = tuple(stamped)
 
 
 def _add_joins(tasks: list[CycleTask], units: list[JoinUnit], parallelism: int) -> None:

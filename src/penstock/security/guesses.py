@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import ipaddress
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
 from penstock.back_off import BackOff
+from penstock.cache import Cache
 from penstock.errors import PenstockError, error
 
 # Typing a password wrong a few times costs nothing.
@@ -44,9 +44,11 @@ class Guesses:
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self.now = now
-        self._entries: OrderedDict[str, _Entry] = OrderedDict()
-        self._right: OrderedDict[tuple[str, str], None] = OrderedDict()
-        self._wrong: OrderedDict[tuple[str, str], None] = OrderedDict()
+        self._entries: Cache[str, _Entry] = Cache(most=ENTRIES_MAX)
+        # The tokens that were tried, and whether they were right, by address.
+        self._tried: dict[bool, Cache[tuple[str, str], bool]] = {
+            right: Cache(most=ENTRIES_MAX) for right in (True, False)
+        }
 
     def begin(self, key: str, free: int = FREE_GUESSES) -> float:
         """0 if the guesser may try now, else how many seconds it has to wait.
@@ -54,12 +56,10 @@ class Guesses:
         The guess counts as wrong until `forget` or `undo` says otherwise, so that many at the same time count, too.
         """
         now = self.now()
-        entry = self._entries.pop(key, None)
+        entry = self._entries.get(key)
         if entry is None or now - entry.at > FORGET_AFTER_S:
             entry = _Entry()
-        self._entries[key] = entry
-        if len(self._entries) > ENTRIES_MAX:
-            self._entries.popitem(last=False)
+            self._entries.put(key, entry)
         if now < entry.until:
             return entry.until - now
         entry.count += 1
@@ -70,7 +70,7 @@ class Guesses:
 
     def forget(self, key: str) -> None:
         """The guesser was right."""
-        self._entries.pop(key, None)
+        self._entries.remove(key)
 
     def undo(self, key: str) -> None:
         """The last guess was right, but earlier ones still count: a guesser may have an account of its own."""
@@ -85,7 +85,7 @@ class Guesses:
         old token therefore stops no other program behind the same address.
         """
         key = token_key(address)
-        if (key, digest) in self._right or (key, digest) in self._wrong:
+        if any(tried.get((key, digest)) for tried in self._tried.values()):
             return
         wait_s = self.begin(key, FREE_GUESSES_OF_ADDRESS)
         if wait_s > 0:
@@ -94,20 +94,16 @@ class Guesses:
     def end_token(self, address: str | None, digest: str, right: bool) -> None:
         """What became of the token."""
         known = (token_key(address), digest)
-        if right and known in self._right:
-            self._right.move_to_end(known)
+        if right and self._tried[True].get(known):
             return
-        kept, other = (self._right, self._wrong) if right else (self._wrong, self._right)
-        other.pop(known, None)
-        kept[known] = None
-        if len(kept) > ENTRIES_MAX:
-            kept.popitem(last=False)
+        self._tried[not right].remove(known)
+        self._tried[right].put(known, True)
         if right:
             self.undo(known[0])
 
     def keys(self) -> list[str]:
         """The guessers that are remembered."""
-        return list(self._entries)
+        return [key for key, _ in self._entries.items()]
 
 
 def user_key(user: str, address: str | None) -> str:

@@ -29,7 +29,7 @@ import orjson
 
 from penstock.clock import Clock, WallClock
 from penstock.disk_sync import replace_file, sync_folder
-from penstock.errors import PenstockError, error, suggest
+from penstock.errors import PenstockError, error, suggest, too_new
 from penstock.security.caller import ROLES, Caller, Role, role_named
 
 FORMAT = 1
@@ -84,7 +84,7 @@ def to_json(accounts: Accounts) -> dict[str, Any]:
 
 def from_json(found: dict[str, Any]) -> Accounts:
     if found.get("format", 0) > FORMAT:
-        raise error("folder_too_new", found=found["format"], known=FORMAT, hint="install a newer Penstock")
+        raise too_new(f"its users have format {found['format']}, and this version reads up to {FORMAT}")
     users = [User(u["name"], role_named(u["role"]), u.get("password"), u.get("created_us", 0)) for u in found["users"]]
     tokens = [
         Token(

@@ -65,7 +65,11 @@ class Api(FastAPI):
 
 
 def create_app(
-    database: Database, settings: Settings, lifecycle: Lifecycle | None = None, rates: RateLimits | None = None
+    database: Database,
+    settings: Settings,
+    lifecycle: Lifecycle | None = None,
+    rates: RateLimits | None = None,
+    sessions: Sessions | None = None,
 ) -> FastAPI:
     """The API over a database that is started, or that `lifecycle` says is still starting.
 
@@ -91,7 +95,7 @@ def create_app(
         budget=ByteBudget(max(settings.queue_max_bytes, settings.body_max_bytes)),
         lifecycle=lifecycle or Lifecycle(),
         counters=RequestCounters(),
-        sessions=Sessions(database.users, settings),
+        sessions=sessions or Sessions(database.users, settings),
         rates=rates or RateLimits(settings.requests_per_s, settings.requests_per_s * BURST_S),
         pace={
             "aggregates": ProcessorShare(settings.subscribers_budget),

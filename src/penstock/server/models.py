@@ -125,6 +125,14 @@ class AnswerColumn(BaseModel):
     type: str = Field(examples=["DOUBLE"])
 
 
+class BehindBody(BaseModel):
+    """How far a query stands behind the cycles: where it stands, the readings that it has not seen, and how old its NOW is."""
+
+    cycle: int = Field(examples=[180])
+    rows: int = Field(examples=[5200])
+    seconds: float = Field(examples=[2.5])
+
+
 class AnswerBody(BaseModel):
     """Rows, the cycle they stand for, its NOW, from when on they are complete (null: the whole window), and before when they are final."""
 
@@ -136,6 +144,9 @@ class AnswerBody(BaseModel):
     final_to: str | None = Field(
         description="no later reading changes rows before it; null: none is final",
         examples=["2026-01-05T11:59:00.000000Z"],
+    )
+    behind: BehindBody | None = Field(
+        default=None, description="of a query that stands behind the cycles; null: it does not", examples=[None]
     )
     done: str | None = Field(description="what a statement without rows did", examples=[None])
     notices: list[str] = Field(examples=[[]])

@@ -11,8 +11,9 @@ from penstock.errors import error, suggest
 from penstock.operators.join.kernels.bounds import Bounds
 from penstock.sql.positions import Span, point, span_of_token
 
-# The default of joins with a common key, and of those without. The others are the papers'.
-OURS = ("sorted_runs", "scan")
+# The default of joins with a common key, that of joins without, and the cheapest way for each stream. The others are
+# the papers'.
+OURS = ("sorted_runs", "scan", "per_side")
 
 _JOIN = re.compile(r"\s*JOIN\s*\(\s*(\w+)\s*\)\s*", re.IGNORECASE)
 

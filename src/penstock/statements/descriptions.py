@@ -14,7 +14,7 @@ from penstock.clock import format_timestamp
 from penstock.errors import PenstockError
 from penstock.operators.base.finality import FinalRows, final_to, final_words
 from penstock.operators.base.view import classify, view_of
-from penstock.operators.select.storage_choice import SLEEPS
+from penstock.operators.select.durability import may_wait
 from penstock.sql.plan import Plan, evaluated_by_spark
 from penstock.statements.session import Session
 from penstock.types import format_duration
@@ -112,11 +112,12 @@ def _describe_query(session: Session, definition: QueryDefinition, answer: Query
         "strategy_asked": definition.strategy,
         "priority": definition.priority,
         "behind": behind.rows if behind is not None else 0,
+        "delay_p95_ms": _delay_ms(session, definition) if plan.kernel is not None else None,
         "final": final_words(known.final),
         "final_to": _final_to(session, definition, known.final),
         "state_bound": f"{known.state.growth}: {known.state.reason}",
         "state_limit": definition.bounded,
-        "sleeping": SLEEPS if answer is not None and answer.sleeping else None,
+        "sleeping": session.standing.strategy_reason(definition.id) if answer is not None and answer.sleeping else None,
         "memory": memory,
         "invocations": session.usage.invocations(definition.id),
         "last_invoked": session.usage.last_us(definition.id),
@@ -124,6 +125,12 @@ def _describe_query(session: Session, definition: QueryDefinition, answer: Query
         "seconds": session.evaluator.seconds(definition.id),
         **session.costs.of(definition.id),
     }
+
+
+def _delay_ms(session: Session, definition: QueryDefinition) -> float | None:
+    known = session.standing.store.state
+    tables = [known.tables[name].id for name in definition.reads_tables if name in known.tables]
+    return session.delays.p95_ms(tables, may_wait(known, definition))
 
 
 def _final_to(session: Session, definition: QueryDefinition, final: FinalRows) -> int | None:

@@ -10,10 +10,11 @@ from typing import Any
 from penstock.cache import Cache
 from penstock.cycle.definitions import loading
 from penstock.errors import PenstockError, error
+from penstock.operators.base.once import once_of
 from penstock.security.caller import current_caller, require
 from penstock.sql import statements as st
 from penstock.sql.parse import parse_script
-from penstock.sql.plan import SparkPlan, TreePlan
+from penstock.sql.plan import SparkPlan
 from penstock.statements import admin, definitions, explain, permissions, query_statements, select, show, sinks
 from penstock.statements.session import Session, done
 from penstock.views.results import Result
@@ -100,7 +101,7 @@ class Executor:
             self._session.audit.note(permissions.action_of(first), names, outcome)
 
     def _keep(self, sql: str, position: int, plan: SparkPlan) -> None:
-        if plan.operator == TreePlan.operator and len(sql) <= PLAN_TEXT_MAX:
+        if once_of(plan).plans_are_kept and len(sql) <= PLAN_TEXT_MAX:
             with self._lock:
                 self._plans.put(sql, (position, plan))
 

@@ -14,11 +14,13 @@ from penstock.catalog.state import CatalogState
 from penstock.errors import PenstockError
 from penstock.expr.evaluate import evaluate_static
 from penstock.expr.lazy_factors import costly_factors
+from penstock.operators.aggregate.cell_estimate import QueryRows
 from penstock.operators.aggregate.explain import result_slice_lines, scalar_slice_lines, slice_lines
 from penstock.operators.aggregate.rollups.notices import plan_lines, rollup_lines
 from penstock.operators.base.finality import worth_lines
 from penstock.operators.base.view import classify, filled_text, unheeded
 from penstock.operators.select.durability import may_wait
+from penstock.operators.select.strategy_costs import strategy_costs
 from penstock.operators.sparksql.replan import with_text
 from penstock.sql import statements as st
 from penstock.sql.explain.notation import amount, show
@@ -125,16 +127,16 @@ def _analyzed(session: Session, plan: SparkPlan, asked: AggregatePlan | None) ->
 
 
 def _priority(session: Session, name: str) -> list[str]:
-    """The class of a query that is not normal, and whether it may stand behind the cycles."""
+    """The class of a query, and whether it may stand behind the cycles; nothing of a query that is normal in both."""
     query = session.definition(name)
-    if query.priority == "normal":
-        return []
     if query.priority == "high":
         return ["  priority high: the last to fail where memory is short"]
-    waits = (
-        "it stands behind the cycles where these take too long" if may_wait(query) else "it takes part in every cycle"
-    )
-    return [f"  priority low: {waits}, and is the first to fail where memory is short"]
+    waits = may_wait(session.catalog.state, query)
+    behind = "it stands behind the cycles where these take too long"
+    if query.priority == "normal":
+        return [f"  priority normal: {behind}, as it calls functions beside queries of class high"] if waits else []
+    takes_part = behind if waits else "it takes part in every cycle"
+    return [f"  priority low: {takes_part}, and is the first to fail where memory is short"]
 
 
 def _kept(session: Session, name: str) -> list[str]:
@@ -166,8 +168,8 @@ def _kept_lines(session: Session, store: AnswerStore, query_id: int) -> list[str
     lines = [f"  answer kept: {standing.strategy_of(query_id)}, because {standing.strategy_reason(query_id)}"]
     if answer.plan.aggregation is not None:
         plan, most_mb = answer.plan.aggregation, session.settings.slices_memory_mb
-        segments = standing.listings.segments(plan.table_id, 0)
-        lines += slice_lines(store.slices, query_id, plan, segments, most_mb)
+        rows = QueryRows.of(plan, standing.listings.segments(plan.table_id, 0), store.state.rows(plan.table_id))
+        lines += slice_lines(store.slices, query_id, plan, rows, most_mb)
     elif answer.top is not None:
         lines += result_slice_lines(store.slices, query_id)
         lines += scalar_slice_lines(store.slices, query_id, answer.scalars)
@@ -268,11 +270,26 @@ def _measured(session: Session, name: str) -> list[str]:
         f"since the server started: {facts['ms']:.1f} ms in {turns}, {amount(facts['rows'], 'row', 'rows')} found"
     )
     lines.append(f"memory: {facts['memory'] or 0} bytes")
+    lines += _strategies(session, session.definition(name))
     last = f", the last time at {facts['last_invoked']}" if facts["last_invoked"] else ""
     lines.append(f"asked for: {amount(facts['invocations'], 'time', 'times')}{last}")
     if facts["asked_ms"]:
         lines.append(f"answering took, since the server started: {facts['asked_ms']:.1f} ms")
     return lines
+
+
+def _strategies(session: Session, definition: QueryDefinition) -> list[str]:
+    """What each way to keep the answer of a selection costs."""
+    found = session.idle_queries.figures(definition)
+    if found is None:
+        return []
+    known, why_not = found
+    costs = [f"{name} {ms:.3g} ms" for name, ms in strategy_costs(known).items()]
+    if why_not is not None:
+        costs.append(f"not none, because {why_not}")
+    expected = [n for n, ms in (("move", known.move_ms), ("cut", known.cut_ms)) if ms is None]
+    guessed = " (expected, until both were measured)" if expected else ""
+    return [f"a cycle at {known.requests:.2g} requests: {', '.join(costs)}{guessed}"]
 
 
 def _costly_conditions(session: Session, plan: Plan) -> list[str]:

@@ -9,11 +9,11 @@ about queries that are created or changed without an error.
 from __future__ import annotations
 
 import gc
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 from sqlglot import exp
@@ -24,7 +24,13 @@ from penstock.catalog.state import CatalogState
 from penstock.cycle.definitions import loading
 from penstock.errors import PenstockError, error
 from penstock.expr.windows import FOREVER, RowsWindow, TimeWindow, Window
-from penstock.operators.aggregate.cell_estimate import check_cells_fit, count_groups, window_us
+from penstock.operators.aggregate.cell_estimate import (
+    QueryRows,
+    check_cells_fit,
+    count_groups,
+    passing_share,
+    window_us,
+)
 from penstock.operators.aggregate.finish_times import FinishCost, check_mining_fits
 from penstock.operators.aggregate.rollups.rollup_read import find_match
 from penstock.operators.aggregate.shape import family_of
@@ -64,6 +70,7 @@ from penstock.views.standing_queries import StandingQueries
 
 Registering = st.CreateQuery | st.BadQuery
 Outcome = PenstockError | tuple[str, ...]  # for one query: the error that refused it, or its notices
+Found = TypeVar("Found")
 _SHOWN_REFUSALS = 5
 _SHOWN_NOTICES = 20
 _COLLECT_EVERY = 50
@@ -352,41 +359,58 @@ def _check_cells(session: Session, plan: Plan, state: CatalogState) -> None:
         return
     with session.standing.locked() as store:
         taken = store.slices.taken_by_others(asked)
-        head = store.offset.data.get(table.id, 0) if store.offset is not None else 0
-    listings, static = session.standing.listings, state.rows(table.id)
     check = partial(check_cells_fit, asked, most_mb=session.settings.slices_memory_mb, taken=taken)
-    read_log(
-        check,
-        lambda: LogReader(session.folder.log, table, static, lambda: listings.segments(table.id, head)),
-        lambda: LogReader(session.folder.log, table, static, lambda: listings.fresh(table.id)),
-    )
+    _in_log(session, table, state, check)
+
+
+def _in_log(session: Session, table: Table, state: CatalogState, work: Callable[[LogReader], Found]) -> Found:
+    """What is found in the log of a table up to the last cycle, or further."""
+    with session.standing.locked() as store:
+        head = store.offset.data.get(table.id, 0) if store.offset is not None else 0
+        # Its newest rows may be of sensors that no cycle has taken in.
+        log = replace(session.standing.log_access(), journal=session.catalog.state.position)
+    static = state.rows(table.id)
+    return read_log(work, lambda: log.reader(table, static, head), lambda: log.fresh(table, static))
 
 
 def _check_mining(session: Session, new: QueryDefinition, together: RegistrationBatch) -> None:
     """Refuse a query with mining functions that would take more of a core than all of them together may."""
-    plan = _mined(new)
-    if plan is None or (cost := _mining_cost(session, plan, together.state)) is None:
+    plan, state = _mined(new), together.state
+    if plan is None or plan.table_id not in state.tables_by_id:
         return
-    found = [_mined(known) for known in (*together.state.queries.values(), *together.made.values())]
-    others = [_mining_cost(session, other, together.state) for other in found if other is not None]
-    share = sum(other.share for other in others if other is not None)
-    groups = count_groups(family_of(plan), together.state.rows(plan.table_id))
-    check_mining_fits(cost, groups, share, session.settings.mining_budget)
+    share = None
+    if plan.stream_predicate is not None and not all(call.every_us for call in plan.aggregates if call.options):
+        share = _in_log(session, state.tables_by_id[plan.table_id], state, partial(passing_share, plan))
+    cost = _mining_cost(session, plan, state, share)
+    if cost is None:
+        return
+    found = [_mined(known) for known in (*state.queries.values(), *together.made.values())]
+    others = [_mining_cost(session, other, state) for other in found if other is not None]
+    taken = sum(other.share for other in others if other is not None)
+    groups = count_groups(family_of(plan), state.rows(plan.table_id))
+    check_mining_fits(cost, groups, taken, session.settings.mining_budget)
 
 
 def _mined(definition: QueryDefinition) -> AggregatePlan | None:
-    """The plan of a query with functions of series by slots."""
-    if b'["every",' not in definition.stored_plan.shape:
+    """The plan of a query with mining functions."""
+    shape = definition.stored_plan.shape
+    if b'["every",' not in shape and b'["sample",' not in shape:
         return None
     return plan_from_json(definition.plan).aggregation
 
 
-def _mining_cost(session: Session, plan: AggregatePlan, state: CatalogState) -> FinishCost | None:
+def _mining_cost(
+    session: Session, plan: AggregatePlan, state: CatalogState, share: float | None = None
+) -> FinishCost | None:
+    """`share`: so much of its table's rows are the query's, where that was read."""
     if plan.table_id not in state.tables_by_id:
         return None
-    groups = count_groups(family_of(plan), state.rows(plan.table_id))
+    static = state.rows(plan.table_id)
+    groups = count_groups(family_of(plan), static)
+    rows = QueryRows.of(plan, session.standing.listings.segments(plan.table_id, 0), static)
+    rows = rows if share is None else replace(rows, share=share)
     with session.standing.locked() as store:
-        return store.slices.finish.cost(plan, groups)
+        return store.slices.finish.cost(plan, groups, rows)
 
 
 def stored(plan: Plan) -> dict[str, Any]:

@@ -18,8 +18,8 @@ from penstock.errors import PenstockError, error
 from penstock.operators.aggregate.rollups.once import answer_from_log
 from penstock.operators.aggregate.rollups.once import answer_once as answer_from_rollup
 from penstock.operators.aggregate.rollups.rollup_read import find_match
-from penstock.operators.aggregate.trees.answer_columns import NotAnswered
 from penstock.operators.base.finality import check_has_final_rows
+from penstock.operators.base.once import NotAnswered, once_of
 from penstock.operators.base.view import classify
 from penstock.operators.sparksql.evaluation_rows import Evaluation
 from penstock.security.caller import LOCAL, current_caller
@@ -161,13 +161,12 @@ def answered(session: Session, plan: SparkPlan) -> Result:
 
 def answer_once(session: Session, plan: SparkPlan) -> tuple[Evaluation, str | None]:
     """The answer, and why Spark gave it where the log, or a tree over another query's answer, might have."""
-    answer = session.once.get(plan.operator)
-    if answer is None:
-        return session.evaluator.run(plan, None), None
+    found, reason = None, None
     try:
-        return answer(plan), None
-    except NotAnswered as reason:
-        return session.evaluator.run(plan, None), str(reason)
+        found = once_of(plan).answer(session, plan)
+    except NotAnswered as declined:
+        reason = str(declined)
+    return found if found is not None else session.evaluator.run(plan, None), reason
 
 
 def _unobserved(session: Session, plan: SparkPlan, table: pa.Table) -> tuple[str, ...]:

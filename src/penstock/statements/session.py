@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from penstock.answers.completeness import Completeness
 from penstock.answers.costs import Costs, Usage
+from penstock.answers.delays import Delays
 from penstock.answers.load import Load
 from penstock.catalog.catalog import Catalog
 from penstock.catalog.model import QueryDefinition, Table
@@ -18,16 +19,15 @@ from penstock.damage import DamageReport
 from penstock.errors import error, suggest
 from penstock.operators.aggregate.rollups.keeper import RollupKeeper
 from penstock.operators.aggregate.trees.on_demand import AggregatesOnDemand
-from penstock.operators.sparksql.evaluation_rows import Evaluation
 from penstock.operators.sparksql.evaluator import Evaluator
 from penstock.security.audit import Audit
 from penstock.security.users import Users
 from penstock.sensors.address_rules import AddressRules
 from penstock.settings import Settings
-from penstock.sql.plan import SparkPlan
 from penstock.sql.planning.shapes import PlanShapes
 from penstock.statements.running_statements import RunningStatements
 from penstock.streams.log.stream_log import StreamLog
+from penstock.views.idle_queries import IdleQueries
 from penstock.views.results import Result
 from penstock.views.standing_queries import StandingQueries
 
@@ -46,13 +46,14 @@ class Session:
     catalog: Catalog
     log: StreamLog
     standing: StandingQueries
+    idle_queries: IdleQueries
     rollups: RollupKeeper
     evaluator: Evaluator
     on_demand: AggregatesOnDemand
-    once: dict[str, Callable[[SparkPlan], Evaluation]]  # by operator, what answers a question without Spark
     completeness: Completeness
     costs: Costs
     load: Load
+    delays: Delays
     usage: Usage
     shapes: PlanShapes
     system_table: Callable[[str], pa.Table]  # the rows of a table penstock.* as they are now

@@ -25,11 +25,12 @@ from penstock.cycle.commit_files import CommitRecord, ResultRow, result_batch
 from penstock.cycle.cut import FirstNeeded, SegmentsOf
 from penstock.cycle.folder import DataFolder
 from penstock.cycle.offset import Offset
-from penstock.errors import PenstockError, expect
+from penstock.errors import PenstockError, expect, is_too_new, too_new
 from penstock.expr.evaluate import evaluate_static
 from penstock.expr.expression import Expr
 from penstock.expr.windows import FOREVER, TimeWindow
 from penstock.operators.aggregate.partials.cell_sums import CellRange
+from penstock.operators.aggregate.shape import window_looks
 from penstock.operators.aggregate.state import SliceStore
 from penstock.operators.base.ranges import joined
 from penstock.operators.base.state import OperatorState, new_states
@@ -54,6 +55,8 @@ from penstock.views.stream_clock_index import Times
 from penstock.views.window_index import WindowIndex
 
 MASKS_KEPT = 256
+# Results that no operator folds: times of readings, and what a cycle says of itself. Errors of queries are looked at before.
+_OTHER_KINDS = frozenset({"newest", "heard", "cycle", "spent", "conditions"})
 
 
 class AnswerStore:
@@ -160,6 +163,8 @@ class AnswerStore:
                     self._take_of_query(row, state, record.cycle)
             elif kind == "error":
                 self._take_error(number, payload)
+            elif state is None and kind not in _OTHER_KINDS:
+                raise too_new(f'cycle {record.cycle} has a result of the kind "{kind}"')
             elif number not in self.state.tables_by_id:
                 continue
             elif state is not None:
@@ -244,6 +249,8 @@ class AnswerStore:
                 try:
                     self._follow_definition(query_id, queries[query_id], record)
                 except Exception as failure:  # other queries are not affected
+                    if is_too_new(failure):
+                        raise
                     self.poison(query_id, f"its definition cannot be taken in: {type(failure).__name__}: {failure}")
         self._follow_run_plans(self.answers, record)
 
@@ -379,7 +386,7 @@ class AnswerStore:
         for query_id in self.slices.give_up_kept(most_values):
             self._fail(query_id, why)
         for query_id in self.slices.give_up(
-            most_mb << 20, self._rank_of, lambda q, plan: self._look_of(self.answers[q], plan)
+            most_mb << 20, self._rank_of, lambda q, plan: self._looks_of(self.answers[q], plan)[0]
         ):
             why = f"the slices of its groups have grown, and take more than {most_mb} MB with those of others"
             self._fail(query_id, why)
@@ -397,21 +404,28 @@ class AnswerStore:
         query = self.state.queries_by_id.get(query_id)
         return rank_of(query) if query is not None else len(PRIORITIES)
 
-    def note_fill(self, query_id: int, most_rows: int) -> None:
-        """Note whether more rows of an aggregate's history have no cells than these: then it is FILLING."""
+    def note_fill(self, query_id: int, most_rows: int, cut: bool = True) -> None:
+        """Note whether more rows of an aggregate's history have no cells than these: then it is FILLING.
+
+        `cut`: rows in wide slots that its windows cut count, too, because the first answer would read them.
+        """
         answer, rows = self.answers.get(query_id), 0
         if answer is not None and answer.answers and answer.top is None and self.offset is not None:
-            rows = self.slices.missing_rows(query_id, answer.reach, partial(self._look_of, answer), self._listing)
+            looks_of = partial(self._looks_of, answer)
+            rows = self.slices.missing_rows(query_id, answer.reach, looks_of, self._listing)
+            rows += self.slices.cut_rows(query_id, looks_of, self._listing) if cut else 0
         self.slices.note_fill(query_id, rows if rows > most_rows else 0)
 
-    def _look_of(self, answer: QueryState, plan: AggregatePlan) -> CellRange | None:
-        """What a query's aggregation, or that of a subquery, reaches at the last cycle."""
+    def _looks_of(self, answer: QueryState, plan: AggregatePlan) -> list[CellRange]:
+        """What the windows of a query's aggregation, or of a subquery, reach at the last cycle: the question's own first."""
         assert self.offset is not None
         inherits = any(scalar.plan is plan and scalar.inherits for scalar in answer.scalars)
-        now_us = self.query_now(answer)
-        low = window_low(answer.window if inherits else plan.window, now_us, answer.start_us)
+        now_us, window = self.query_now(answer), answer.window if inherits else plan.window
         head, floor = self.offset.data.get(plan.table_id, 0), self.state.retention(plan.table_id)
-        return CellRange(low if low is not None else FOREVER, FOREVER, floor, head)
+        low, high = window_low(window, now_us, answer.start_us), FOREVER
+        if now_us is not None and isinstance(window, TimeWindow):
+            high = window.end.resolve(now_us, answer.start_us if answer.start_us is not None else NEVER)
+        return window_looks(plan, CellRange(low if low is not None else FOREVER, high, floor, head), now_us or 0)
 
     def _fail(self, query_id: int, why: str) -> None:
         answer = self.answers.get(query_id)

@@ -11,6 +11,23 @@ from penstock.operators.aggregate.rollups.notices import RolledUpNote
 
 
 @dataclass(frozen=True, slots=True)
+class Behind:
+    """The cycle at which a query stands that waits for others, the readings that it has not seen, and how old its NOW is."""
+
+    cycle: int
+    rows: int
+    seconds: float
+
+    def notice(self, name: str) -> str:
+        return (
+            f'query "{name}" is LAGGING: {self.rows} readings and {self.seconds:.1f} s behind, as of cycle {self.cycle}'
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        return {"cycle": self.cycle, "rows": self.rows, "seconds": self.seconds}
+
+
+@dataclass(frozen=True, slots=True)
 class Result:
     """The answer to one statement. `done` is the tag of a statement without rows, e.g. `CREATE TABLE`."""
 
@@ -22,6 +39,7 @@ class Result:
     notices: tuple[str, ...] = ()
     rolled_up: RolledUpNote | None = None  # of an answer for which a rollup was asked
     final_to_us: int | None = None  # rows before it are final
+    behind: Behind | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +50,7 @@ class Event:
     now_us: int | None
     table: pa.Table
     final_to_us: int | None = None
+    behind: Behind | None = None  # how far the query stood behind when the event was made
     encoded: dict[object, bytes] = field(default_factory=dict, compare=False, repr=False)
     """Encoded bytes by wire format, for the next subscriber to the same event."""
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -19,23 +19,27 @@ from penstock.clock import SECOND
 from penstock.cycle.commits import CommitRecord, CommitStore
 from penstock.cycle.definitions import loading
 from penstock.cycle.folder import DataFolder, place_sheets
+from penstock.disk_sync import replace_file
 from penstock.errors import PenstockError, error, suggest
 from penstock.expr.windows import AnyWindow
 from penstock.operators.aggregate.cell_files import FileBatch
 from penstock.operators.aggregate.rollups.files import RollupFiles
 from penstock.operators.base.answer import AnswerAt, first_rows
-from penstock.operators.base.finality import FinalAnswer, FinalRows, final_to
+from penstock.operators.base.finality import FinalRows, final_to
 from penstock.operators.base.log_access import Listings, LogAccess
 from penstock.operators.base.row_budget import AnswerReads, RowBudget, RunTasks
 from penstock.operators.base.view import Budget, QueryAt, classify, only_strategy, view_of
+from penstock.operators.join.learning import COSTS_FILE
 from penstock.operators.join.result_files import ResultFiles
 from penstock.operators.resample.answer_at import resample_marks
 from penstock.operators.resample.sample_cache import SampleCache
 from penstock.operators.select.current_rows import CurrentRows
 from penstock.operators.select.durability import may_wait
-from penstock.operators.select.storage_choice import READY_MAX_ROWS, READY_SECONDS, StorageChoice, Strategy
+from penstock.operators.select.storage_choice import READY_MAX_ROWS, READY_SECONDS, StorageChoice
+from penstock.operators.select.strategy_costs import Strategy
 from penstock.settings import Settings
 from penstock.sql.plan import Plan, has_latch, own_windows_of, plan_from_json
+from penstock.streams.log.compaction import GRACE_S
 from penstock.streams.log.release_memory import give_back_memory
 from penstock.streams.log.segments import Segment, list_readable
 from penstock.views.answer_store import AnswerStore
@@ -43,7 +47,7 @@ from penstock.views.feed import CommitFeed, JoinMark, Mark, SharedEvents
 from penstock.views.follower import LAG_MAX
 from penstock.views.next_edge import next_edge
 from penstock.views.query_state import is_finished
-from penstock.views.results import Result
+from penstock.views.results import Behind, Result
 from penstock.views.retention import now_at, still_read, trim
 from penstock.views.window_history import WindowHistory
 
@@ -65,20 +69,8 @@ class Intervals:
     """How long a reader waits at most for a cycle that includes its own writes."""
     ready_s: float = 10.0
     """How long a reader waits at most for a query that still fills its window."""
-
-
-@dataclass(frozen=True, slots=True)
-class Behind:
-    """The cycle at which a query stands, the readings that it has not seen, and how old its NOW is."""
-
-    cycle: int
-    rows: int
-    seconds: float
-
-    def notice(self, name: str) -> str:
-        return (
-            f'query "{name}" is LAGGING: {self.rows} readings and {self.seconds:.1f} s behind, as of cycle {self.cycle}'
-        )
+    replaced_s: float = GRACE_S
+    """How long files of the log stay after a merged one has replaced them."""
 
 
 class Followed(Protocol):
@@ -126,6 +118,7 @@ class StandingQueries:
         self._torn = False  # whether the store has part of a cycle
         self._defined = 0  # definitions since memory was given back
         self.snapshot_due = False  # whether there is something that took long to make, and that no record has
+        self._join_choices = b"{}"  # as the planner may read them
         self._files_left = 0  # so many files of cells are to be written before the snapshot that is due
 
     def load(self, known: CatalogState | None = None) -> None:
@@ -135,6 +128,11 @@ class StandingQueries:
         """
         if self._load(known):
             self._sweep_files()
+        if known is not None:
+            for query_id, (_, changed) in known.query_positions.items():
+                if changed > self.store.state.position:
+                    # The first cycle meets it: a plan of a newer version refuses the start before that.
+                    plan_from_json(known.queries_by_id[query_id].plan)
 
     def _load(self, known: CatalogState | None = None) -> bool:
         """Whether the newest snapshot was read: only then it is known which files it names."""
@@ -248,6 +246,7 @@ class StandingQueries:
             if not goes_on:
                 self._write_snapshot(record.cycle)
         self._write_next_edge(record)
+        self._write_join_choices()
 
     def _limit_bounded(self) -> None:
         """Hold queries to the bytes that they may have: first what can be made again goes, then the query fails."""
@@ -361,7 +360,7 @@ class StandingQueries:
                 held = self.held(name, asked=False, budget=self.new_budget(jobs=False))  # folding waits for no job
                 began = time.thread_time()
                 rows = len(held.inside())
-                self.storage_choice.note_ms(held.query_id, (time.thread_time() - began) * 1000, moved=True)
+                self.storage_choice.note_ms(held.query_id, (time.thread_time() - began) * 1000, "move_ms")
                 if rows > READY_MAX_ROWS:
                     self.storage_choice.too_large(held.query_id)
             except PenstockError:
@@ -426,6 +425,19 @@ class StandingQueries:
             edge = next_edge(self.store, record.start.data != record.end.data)
         (self.folder.tmp / "next_edge").write_text(str(edge))
 
+    def _write_join_choices(self) -> None:
+        """Tell the planner which algorithm each join runs by: soft as well."""
+        with self._lock:
+            choices = self.store.joins.choices
+            if not choices.settle():
+                return
+            choices.forget(self.store.joins.queries)
+            text = choices.to_json()
+        if text != self._join_choices:
+            with contextlib.suppress(OSError):  # a full disk costs time, not rows
+                replace_file(self.folder.tmp / COSTS_FILE, text)
+            self._join_choices = text
+
     def protected(self, table_id: int) -> int:
         """The first position of a table that a cycle or a fill may still read."""
         with self._lock:
@@ -445,7 +457,7 @@ class StandingQueries:
 
     # -- answers
 
-    @contextmanager
+    @contextlib.contextmanager
     def locked(self) -> Iterator[AnswerStore]:
         """The store at a committed cycle, for as long as the block runs."""
         with self._lock:
@@ -477,7 +489,7 @@ class StandingQueries:
         """The cycle at which a query stands: the last one, or an earlier one where it is behind. Called under the lock."""
         last, offset = self.feed.last(), self.store.offset
         assert last is not None
-        if offset is None or offset.late is None or not may_wait(query):
+        if offset is None or offset.late is None or not may_wait(self.store.state, query):
             return last.cycle
         return last.cycle - offset.late.behind
 
@@ -492,17 +504,29 @@ class StandingQueries:
         return error("not_ready", detail=detail, hint="ask again in a moment")
 
     def behind(self, query: QueryDefinition) -> Behind | None:
-        """How far a query of class low stands behind the cycles; None where it does not."""
+        """How far a query stands behind the cycles; None where it does not."""
         with self._lock:
             offset, last = self.store.offset, self.feed.last()
             known = self.store.state.queries_by_id.get(query.id)
-            if offset is None or offset.late is None or last is None or known is None or not may_wait(known):
+            if (
+                offset is None
+                or offset.late is None
+                or last is None
+                or known is None
+                or not may_wait(self.store.state, known)
+            ):
                 return None
             cycle = max(last.cycle - offset.late.behind, self.feed.oldest())
             mark = self.feed.mark(cycle)
             tables = [t.id for t in (self.store.state.tables.get(n) for n in query.reads_tables) if t is not None]
             rows = sum(offset.data.get(t, 0) - offset.late.read.get(t, 0) for t in tables)
             return Behind(cycle, rows, (last.end.now_us - mark.end.now_us) / SECOND)
+
+    def behind_of(self, name: str) -> Behind | None:
+        """The same by name; None where there is no such query any more."""
+        with self._lock:
+            query = self._query(name)
+            return self.behind(query) if query is not None else None
 
     def newest_cycle(self, name: str) -> int | None:
         """The cycle at which a query stands; None before the first cycle."""
@@ -554,15 +578,22 @@ class StandingQueries:
         budget, final = self.new_budget(), self.final_rows(name)
         with self._lock:
             held = self.held(name, as_of, budget=budget)
-            query = self._query(name)
-            behind = self.behind(query) if query is not None and as_of is None else None
-        if only_final and isinstance(held, FinalAnswer):
+            behind = self.behind_of(name) if as_of is None else None
+        if only_final and held.finishes_later:
             rows = first_rows(held.final_rows(), limit, self.settings.result_max_rows)
         else:
             rows = held.select(limit, self.settings.result_max_rows)
         notices = (*(held.note.notices if held.note is not None else ()), *budget.notices())
         notices += (behind.notice(name),) if behind is not None else ()
-        return Result(rows, None, held.stands_for, held.now_us, None, notices, held.note, final_to(final, held))
+        return Result(
+            rows,
+            cycle=held.stands_for,
+            now_us=held.now_us,
+            notices=notices,
+            rolled_up=held.note,
+            final_to_us=final_to(final, held),
+            behind=behind,
+        )
 
     def final_rows(self, name: str) -> FinalRows:
         """When the rows of a query are final."""

@@ -165,6 +165,38 @@ def test_of_uneven_rates_half_of_a_window_tells_what_all_of_it_takes(
     assert full.nbytes == pytest.approx(kept, rel=0.2), full
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        "COUNT(DISTINCT v)",
+        "MEDIAN(v)",
+        "MODE() WITHIN GROUP (ORDER BY v)",
+        "TWA(v)",
+        "MIN(CAST(v AS TEXT))",
+        "MAX(CAST(v AS DECIMAL(20, 2)))",
+        "LAST(CAST(v AS TEXT))",
+    ],
+)
+def test_values_that_are_no_numbers_are_estimated_by_the_cells_that_are_kept(
+    pipes: Callable[..., Pipe], call: str
+) -> None:
+    """A formula knows nothing of their size: before a tenth of the window is there, EXPLAIN shows none."""
+    pipe = pipes()
+    create(pipe)
+    pipe.db.execute(f"CREATE QUERY q AS SELECT room, {call} FROM m GROUP BY room BEGIN (NOW - 12 DAYS) END (NOW)")
+    rows = readings(1200, 12.0)
+    few, half = (int(np.searchsorted(rows[:, 0], rows[0, 0] + days * DAY * SECOND)) for days in (1, 6))
+    push(pipe, rows[:few])
+    pipe.db.invoke("q")
+    assert not [line for line in pipe.db.execute("EXPLAIN q").table.column("plan").to_pylist() if "a full" in line]
+    push(pipe, rows[few:half])
+    pipe.db.invoke("q")
+    full = explained(pipe, "q")
+    push(pipe, rows[half:])
+    pipe.db.invoke("q")
+    assert full.nbytes == pytest.approx(pipe.db.query("q")["memory"], rel=0.2), full
+
+
 @pytest.mark.parametrize("keys", ["sid", "room"])
 def test_memory_of_very_many_cells_is_within_a_fifth_of_the_estimate(
     pipes: Callable[..., Pipe], monkeypatch: pytest.MonkeyPatch, keys: str

@@ -47,9 +47,9 @@ class GatedEngine(LocalEngine):
 class World(Pipe):
     """Two sensors with a reading every half second, all of them there before any query."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, most: int = MOST) -> None:
         self.gate, self.failures = threading.Semaphore(0), list[Exception]()
-        super().__init__(folder, intervals=Intervals(ready_s=0.0), answer_read_max_rows=MOST, cycles_keep=3)
+        super().__init__(folder, intervals=Intervals(ready_s=0.0), answer_read_max_rows=most, cycles_keep=3)
         self.probes("WITH (time = 'valid', out_of_order = 'accept')")
         self.values = np.random.default_rng(3).integers(0, 100, ROWS).astype(float)
         for part in np.array_split(np.arange(ROWS), 10):
@@ -83,11 +83,15 @@ class World(Pipe):
 
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    yield from opened(tmp_path, monkeypatch)
+
+
+def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int = MOST) -> Iterator[World]:
     for module in (answer_module, history):
         monkeypatch.setattr(module, "READ_ROWS", 500)
     monkeypatch.setattr(history_fill, "FILL_ROWS", 1000)
     monkeypatch.setattr(history_fill, "FILL_ROWS_ALONE", 2000)
-    made = World(tmp_path / "data")
+    made = World(tmp_path / "data", most)
     yield made
     made.gate.release(1000)
     made.db.stop()
@@ -323,6 +327,76 @@ def test_a_wide_slot_is_ready_before_begin_enters_it(world: World, monkeypatch: 
     (north, n, s), (south, m, t) = world.expected(2381)
     assert world.totals() == [(north, n + 2, s), (south, m, t)]
     assert world.engine.tasks_run == jobs, "the request read no more than an answer may"
+
+
+@pytest.fixture
+def wide_world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    """Cells become slots of ten minutes, which have more rows than an answer may read."""
+    monkeypatch.setattr(tiles, "MANY_CELLS", 0)
+    monkeypatch.setattr(tiles, "SLOT_POSITIONS", 100)
+    monkeypatch.setattr(tiles, "RECENT_CELLS", 100)
+    monkeypatch.setattr(tiles, "TILE_SLOTS", (10, 1))
+    yield from opened(tmp_path, monkeypatch, most=500)
+
+
+CUTTING = "BEGIN (NOW - 1500 SECONDS) END (NOW)"
+
+
+def assert_no_job(world: World, expected: list[Any], name: str = "totals") -> None:
+    jobs = world.engine.tasks_run
+    assert world.totals(name) == expected
+    assert world.engine.tasks_run == jobs, "the request waited for a job"
+
+
+def test_a_query_is_filling_until_the_wide_slots_that_its_window_cuts_are_finer(wide_world: World) -> None:
+    wide_world.create("totals")
+    wide_world.open_gate()
+    assert_no_job(wide_world, wide_world.expected())
+    # Of the same cells, but both edges cut other slots.
+    wide_world.create("again", "BEGIN (NOW - 1500 SECONDS) END (NOW - 650 SECONDS)")
+    wide_world.open_gate("again")
+    (north, n, s), (south, m, t) = wide_world.expected(3001)
+    (_, no, so), (_, mo, to) = wide_world.expected(1300)
+    assert_no_job(wide_world, [(north, n - no, s - so), (south, m - mo, t - to)], "again")
+
+
+def test_aggregates_with_windows_of_their_own_wait_for_no_job(wide_world: World) -> None:
+    text = f"SELECT place, COUNT(*) AS n, SUM(value, 1500 SECONDS) AS s FROM probes GROUP BY place {WINDOW}"
+    wide_world.db.execute(f"CREATE QUERY totals AS {text}")
+    wide_world.engine.drain()
+    wide_world.open_gate()
+    pairs = zip(wide_world.expected(), wide_world.expected(3001), strict=True)
+    assert_no_job(wide_world, [(place, n, s) for (place, n, _), (_, _, s) in pairs])
+
+
+def test_an_altered_window_is_filling_until_its_slots_are_finer(wide_world: World) -> None:
+    wide_world.create("totals")
+    wide_world.open_gate()
+    while wide_world.gate.acquire(blocking=False):
+        pass
+    wide_world.db.execute(f"ALTER QUERY totals SET {CUTTING}")
+    wide_world.engine.drain()
+    assert wide_world.db.query("totals")["state"] == "FILLING"
+    with pytest.raises(PenstockError, match="FILLING its window"):
+        wide_world.db.invoke("totals")
+    wide_world.open_gate()
+    assert_no_job(wide_world, wide_world.expected(3001))
+
+
+def test_after_a_restart_without_finer_cells_a_query_is_filling_again(wide_world: World) -> None:
+    wide_world.create("totals", CUTTING)
+    wide_world.open_gate()
+    for path in wide_world.db.folder.root.glob("slices/*/*"):
+        path.unlink()
+    wide_world.restart()
+    wide_world.open_gate()
+    assert_no_job(wide_world, wide_world.expected(3001))
+
+
+def test_wide_slots_are_looked_after_before_begin_enters_the_first_one(wide_world: World) -> None:
+    wide_world.create("totals", "BEGIN (NOW - 2500 SECONDS) END (NOW)")
+    wide_world.open_gate()
+    assert wide_world.db.standing.store.slices.tiled_queries
 
 
 def test_wide_slots_of_a_subquery_beside_a_join_are_looked_after(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,7 +30,6 @@ def rows(pipe: Pipe, name: str, as_of: int | None = None) -> list[dict[str, Any]
 def forget(pipe: Pipe) -> int:
     """Retention takes what is too old; how far."""
     (table,) = pipe.db.catalog.state.tables.values()
-    pipe.db.housekeeper.compactor._grace_s = 0.0
     pipe.db.housekeeper.tend(table.id)
     pipe.engine.drain()
     pipe.db.housekeeper.tend(table.id)

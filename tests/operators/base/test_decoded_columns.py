@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock.operators.base import open_files
-from penstock.operators.base.open_files import OpenFiles
+from penstock.operators.base.open_files import DecodedColumns, OpenFiles
 from penstock.streams.log.segment_rows import read_slice
 from penstock.streams.log.segments import Segment, Slice
 
@@ -31,8 +31,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Segment:
 @pytest.mark.parametrize("seed", range(5))
 def test_any_rows_and_columns_are_those_of_the_file(file: Segment, seed: int) -> None:
     rng = random.Random(seed)
-    files = OpenFiles()
-    files._decoded = open_files.DecodedColumns(most_bytes=rng.choice((0, 2_000, 1 << 20)))
+    files = OpenFiles(DecodedColumns(most_bytes=rng.choice((0, 2_000, 1 << 20))))
     fields = [pa.field("a", pa.int64()), pa.field("b", pa.string()), pa.field("late", pa.float64())]
     for _ in range(60):
         first = rng.randrange(ROWS)
@@ -40,8 +39,8 @@ def test_any_rows_and_columns_are_those_of_the_file(file: Segment, seed: int) ->
         schema = pa.schema(rng.sample(fields, rng.randrange(1, 4)))
         expected = read_slice(Slice(file.path, "parquet", 50 + first, first, end - first), schema=schema)
         assert files.read(file, first, end, schema).equals(expected), (seed, first, end, schema.names)
-    assert files._decoded._nbytes == sum(k.column.nbytes for k in files._decoded._kept.values())
-    assert files._decoded._nbytes <= files._decoded._most_bytes
+    assert files._decoded._kept.nbytes == sum(column.nbytes for column in files._decoded._kept.values())
+    assert files._decoded._kept.nbytes <= files._decoded._most_bytes
 
 
 def test_a_file_that_was_written_anew_is_read_anew(file: Segment) -> None:
@@ -54,11 +53,10 @@ def test_a_file_that_was_written_anew_is_read_anew(file: Segment) -> None:
 
 def test_columns_that_nobody_asked_for_lately_go_when_others_come(file: Segment) -> None:
     now = [0.0]
-    files, schema = OpenFiles(), pa.schema([pa.field("a", pa.int64())])
-    files._decoded = open_files.DecodedColumns(clock=lambda: now[0])
+    files, schema = OpenFiles(DecodedColumns(clock=lambda: now[0])), pa.schema([pa.field("a", pa.int64())])
     for group in range(10):
         now[0] += 0.6 * open_files.MOST_IDLE_S
         files.read(file, 0, 10, schema)  # asked for again and again
         files.read(file, 100 * group, 100 * group + 10, schema)
         assert len(files._decoded._kept) <= 3
-        assert {key[2] for key in files._decoded._kept} >= {0, group}
+        assert {key[2] for key, _ in files._decoded._kept.items()} >= {0, group}

@@ -39,10 +39,10 @@ def cases_of(operators: Iterable[str]) -> list[Any]:
 class World(Pipe):
     """Two streams in valid time with late readings, and an ordinary table. `spark`: a session, for Spark SQL."""
 
-    def __init__(self, folder: Path, seed: int = 0, spark: Any = None) -> None:
+    def __init__(self, folder: Path, seed: int = 0, spark: Any = None, **settings: Any) -> None:
         self._spark = spark
         # Tests wait for each answer of Spark SQL: with the budget of a server it would rest for three times its work.
-        super().__init__(folder, cycles_keep=64, spark_query_budget=0.9)
+        super().__init__(folder, cycles_keep=64, spark_query_budget=0.9, **settings)
         self._random, self._now_s = random.Random(seed), 0
         for name in ("a", "b"):
             options = "WITH (time = 'valid', out_of_order = 'accept')"

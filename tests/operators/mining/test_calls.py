@@ -13,18 +13,20 @@ from penstock.operators.mining.registry import FUNCTIONS
 from tests.support.pipe import Pipe
 
 WINDOW = "BEGIN (NOW - 10 MINUTES) END (NOW)"
+LONG_WINDOW = "BEGIN (NOW - 10 DAYS) END (NOW)"
 REFUSED = [
     ("SERIES()", "syntax_error", "SERIES()", "write SERIES("),
     ("SERIES(value, id)", "syntax_error", "SERIES(value, id)", "write SERIES("),
     ("SERIES(value, evry => 1 MINUTE)", "syntax_error", "evry", 'did you mean "every"'),
     ("SERIES(value, width => 1 MINUTE)", "syntax_error", "width", "it takes every, slot"),
-    ("SERIES(value, every => 1 MINUTE, every => 2 MINUTES)", "syntax_error", "every", None),
+    ("SERIES(value, every => 1 MINUTE, every => 2 MINUTES)", "syntax_error", "every", 'leave out one "every"'),
     ("SERIES(every => 1 MINUTE, value)", "syntax_error", "value", "write SERIES("),
-    ("SERIES(place)", "type_mismatch", "place", None),
-    ("SERIES(value, every => 60)", "type_mismatch", "60", None),
-    ("SERIES(value, every => id)", "type_mismatch", "id", None),
-    ("SERIES(value, every => '1500 US')", "type_mismatch", "'1500 US'", None),
-    ("SERIES(value, every => 1 MINUTE, slot => MEDIAN)", "type_mismatch", "MEDIAN", None),
+    ("SERIES(place)", "type_mismatch", "place", "write SERIES(ppm, every => 1 MINUTE)"),
+    ("SERIES(value, every => 60)", "type_mismatch", "60", "such as every => 1 MINUTE"),
+    ("SERIES(value, every => id)", "type_mismatch", "id", "such as every => 1 MINUTE"),
+    ("SERIES(value, every => '1500 US')", "type_mismatch", "'1500 US'", "such as every => 1 MINUTE"),
+    ("SERIES(value, every => 1 MINUTE, slot => MEDIAN)", "type_mismatch", "MEDIAN", 'did you mean "mean"'),
+    ("SERIES(value, every => 1 MINUTE, slot => P95)", "type_mismatch", "P95", "such as slot => MEAN"),
     ("SERIES(value, every => 1 HOUR)", "invalid_window", "SERIES(value, every => 1 HOUR)", "make it 2h long"),
     (
         "SERIES(value, 1 MINUTE, every => 1 MINUTE)",
@@ -32,15 +34,15 @@ REFUSED = [
         "SERIES(value, 1 MINUTE, every => 1 MINUTE)",
         "2m",
     ),
-    ("SERIES(DISTINCT value)", "not_supported", "value", None),
+    ("SERIES(DISTINCT value)", "not_supported", "value", "every reading counts"),
     ("SERIES(value) OVER ()", "not_supported", "SERIES(value", "one stream"),
     ("ANOMALIES(value, every => 1 MINUTE, history => 3 MINUTES)", "type_mismatch", "3 MINUTES", "from 20m"),
     ("ANOMALIES(value, every => 1 SECOND, history => 30)", "type_mismatch", "30", "a duration"),
     ("ANOMALIES(value, history => 30 SECONDS)", "type_mismatch", "30 SECONDS", "a whole number"),
     ("ANOMALIES(value, history => 30, score => 0)", "type_mismatch", "0", "from 0.1 to 1000"),
     ("ANOMALIES(value, history => 30, robust => 1)", "type_mismatch", "1", "true or false"),
-    ("ANOMALIES(value, history => 30, season => 2, spread => 2)", "type_mismatch", "2", None),
-    ("ANOMALIES(value, every => 1 SECOND, season => 1500 MS)", "invalid_window", "1500 MS", "multiple"),
+    ("ANOMALIES(value, history => 30, season => 2, spread => 2)", "type_mismatch", "2", "write spread => 1"),
+    ("ANOMALIES(value, every => 1 SECOND, season => 1500 MS)", "invalid_window", "1500 MS", "write season => '2s'"),
     ("ANOMALIES(value)", "invalid_window", "ANOMALIES(value)", "history => 500"),
     ("ANOMALY(value, 5 MINUTES, every => 10 SECONDS, season => 2 MINUTES)", "invalid_window", None, "long, or longer"),
     ("ANOMALY(value, history => 30, quiet => 3)", "syntax_error", "quiet", "it takes score"),
@@ -83,7 +85,7 @@ REFUSED = [
     ("MATCHES(value, shape => ARRAY['a', 'b', 'c', 'd'])", "type_mismatch", None, "numbers, as a constant"),
     ("MATCHES(value, shape => ARRAY[1, 2, 3, id])", "type_mismatch", None, "numbers, as a constant"),
     ("MATCHES(value, every => 2 MINUTES, shape => ARRAY[1, 2, 3, 2, 1])", "invalid_window", None, "12m long"),
-    ("MATCHES(place, shape => ARRAY[1, 2, 3, 4])", "type_mismatch", "place", None),
+    ("MATCHES(place, shape => ARRAY[1, 2, 3, 4])", "type_mismatch", "place", "write MATCHES(ppm, "),
     ("CLUSTERS()", "syntax_error", "CLUSTERS()", "write CLUSTERS(3, ppm, celsius)"),
     ("CLUSTERS(3)", "syntax_error", "CLUSTERS(3)", "write CLUSTERS(3, ppm, celsius)"),
     ("CLUSTERS(*)", "syntax_error", None, "write CLUSTERS(3, ppm, celsius)"),
@@ -100,12 +102,12 @@ REFUSED = [
     ("CLUSTERS(3, value, every => 1 MINUTE)", "syntax_error", "every", "it takes k, sample, scale"),
     (f"CLUSTERS(3{', value' * 1024}, id)", "over_budget", "id", "at most 1024"),
     ("CLUSTERS(3, value) OVER ()", "not_supported", "CLUSTERS(3, value", "one stream"),
-    ("CLUSTERS(3, DISTINCT value)", "not_supported", "value", None),
+    ("CLUSTERS(3, DISTINCT value)", "not_supported", "value", "every reading counts"),
     ("UNNEST(place)", "not_supported", "UNNEST(place)", "UNNEST(ANOMALIES("),
     ("UNNEST(ANOMALY(value, history => 30))", "type_mismatch", None, "(call).field"),
     ("UNNEST(SERIES(value)), UNNEST(SERIES(value, every => 1 MINUTE))", "not_supported", None, "a query for each"),
-    ("VECTOR_SUM(value)", "type_mismatch", "value", None),
-    ("VECTOR_SUM(ARRAY[place])", "type_mismatch", "place", None),
+    ("VECTOR_SUM(value)", "type_mismatch", "value", "write VECTOR_SUM(counts)"),
+    ("VECTOR_SUM(ARRAY[place])", "type_mismatch", "place", "write VECTOR_SUM(counts)"),
     ("VECTOR_SUM(ARRAY[value], every => 1 MINUTE)", "syntax_error", "every", "no named arguments"),
 ]
 
@@ -126,7 +128,7 @@ def pipe(pipes: Callable[..., Pipe]) -> Pipe:
 
 @pytest.mark.parametrize(("call", "condition", "at", "hint"), REFUSED)
 def test_a_bad_call_is_refused_with_a_caret_and_harms_nothing(
-    pipe: Pipe, call: str, condition: str, at: str | None, hint: str | None
+    pipe: Pipe, call: str, condition: str, at: str | None, hint: str
 ) -> None:
     for text in (
         f"CREATE QUERY q AS SELECT {call} AS a FROM probes {WINDOW}",
@@ -136,23 +138,51 @@ def test_a_bad_call_is_refused_with_a_caret_and_harms_nothing(
             pipe.db.execute(text)
         assert failed.value.condition == condition, failed.value.render()
         assert at is None or caret(failed.value) == at, failed.value.render()
-        assert hint is None or hint in failed.value.render()
+        assert failed.value.hint and hint in failed.value.render(), failed.value.render()
     assert "q" not in pipe.db.catalog.state.queries
 
 
 @pytest.mark.parametrize(
-    ("clauses", "condition"),
+    ("clauses", "condition", "hint"),
     [
-        ("GROUP BY LATCH", "not_supported"),
-        ("GROUP BY TUMBLE(90 SECONDS)", "invalid_window"),
-        ("GROUP BY SLIDE(2 MINUTES, 30 SECONDS)", "invalid_window"),
-        ("BEGIN (LAST 100 ROWS)", "invalid_window"),
+        ("GROUP BY LATCH", "not_supported", "without LATCH it runs over a window"),
+        ("GROUP BY TUMBLE(90 SECONDS)", "invalid_window", "write every => '30s'"),
+        ("GROUP BY SLIDE(2 MINUTES, 45 SECONDS)", "invalid_window", "write every => '15s'"),
+        ("BEGIN (LAST 100 ROWS)", "invalid_window", "BEGIN (NOW - ..)"),
     ],
 )
-def test_slots_that_do_not_fit_the_window_are_refused(pipe: Pipe, clauses: str, condition: str) -> None:
+def test_slots_that_do_not_fit_the_window_are_refused(pipe: Pipe, clauses: str, condition: str, hint: str) -> None:
     with pytest.raises(PenstockError) as failed:
         pipe.db.execute(f"CREATE QUERY q AS SELECT SERIES(value, every => 1 MINUTE) AS a FROM probes {clauses}")
     assert (failed.value.condition, caret(failed.value)) == (condition, "SERIES(value, every => 1 MINUTE)")
+    assert failed.value.hint and hint in failed.value.hint
+    widths = [failed.value.hint.removeprefix("write ")] if "write every" in failed.value.hint else []
+    for every in widths:
+        pipe.db.execute(f"CREATE QUERY q AS SELECT SERIES(value, {every}) AS a FROM probes {clauses}")
+
+
+def test_a_window_of_too_few_rows_is_refused_with_the_least_that_fits(pipe: Pipe) -> None:
+    asks = "CREATE QUERY q AS SELECT CHANGE_POINTS(value, shortest => 8) AS a FROM probes"
+    with pytest.raises(PenstockError) as failed:
+        pipe.db.execute(f"{asks} BEGIN (LAST 15 ROWS)")
+    assert (failed.value.condition, caret(failed.value)) == ("invalid_window", "CHANGE_POINTS(value, shortest => 8)")
+    assert failed.value.hint == "write BEGIN (LAST 16 ROWS)"
+    pipe.db.execute(f"{asks} BEGIN (LAST 16 ROWS)")
+
+
+@pytest.mark.parametrize("slots", ["every => 1 MINUTE", ""])
+@pytest.mark.parametrize("name", [name for name, function in FUNCTIONS.items() if function.takes == "numbers"])
+def test_the_example_in_a_hint_is_one_that_the_argument_takes(pipe: Pipe, name: str, slots: str) -> None:
+    function, every_us = FUNCTIONS[name], 60_000_000 if slots else None
+    pipe.engine.drain()
+    for parameter in function.parameters:
+        if parameter.kind == "column" or parameter.name == "every" or (function.by_slots and not slots):
+            continue
+        given = {"every": slots, "history": "history => 50 MINUTES" if slots else "history => 50"}
+        given |= {"by": "by => id", "levels": "levels => ARRAY[1, 2]", "season": "season => 4 MINUTES" * bool(slots)}
+        given |= {"shape": "shape => ARRAY[1, 2, 3, 2]", parameter.name: parameter.example(every_us)}
+        named = [given[p.name] for p in function.parameters if given.get(p.name)]
+        pipe.db.execute(f"SELECT {name.upper()}({', '.join(['value', *named])}) AS a FROM probes {LONG_WINDOW}")
 
 
 def test_a_join_a_rollup_and_arithmetic_of_spark_are_refused_with_the_reason(pipe: Pipe) -> None:

@@ -5,6 +5,7 @@ An anomaly stays the same row until a late reading changes what its score is mad
 
 from __future__ import annotations
 
+import math
 import os
 import random
 from collections import Counter, defaultdict
@@ -42,7 +43,7 @@ class Truth:
         self.late: set[tuple[int, int]] = set()  # slots whose score a late reading may have changed after it was told
         self.now_us = 0
 
-    def add(self, sensor: int, ts: int, position: int, value: float) -> None:
+    def add(self, sensor: int, ts: int, position: int, value: float | None) -> None:
         slot, closed = ts // SECOND, (self.now_us + 1) // SECOND
         self.rows[sensor][slot].append(mining.Row(ts, position, "", value))
         for touched in range(slot, slot + HISTORY + 1):
@@ -115,12 +116,13 @@ class Listener:
 
 def merge_segments(pipe: Pipe) -> None:
     """As the housekeeper does: a segment per cycle would make each cycle slower than the one before."""
-    pipe.db.housekeeper.compactor._grace_s = 0
     pipe.db.housekeeper.tend(pipe.db.catalog.state.tables["probes"].id)
 
 
-def reading(chance: random.Random, sensor: int, step: int) -> float:
-    """Whole numbers, whose means and quartiles are the same in any order of adding up; now and then a spike."""
+def reading(chance: random.Random, sensor: int, step: int) -> float | None:
+    """Whole numbers, whose means and quartiles are the same in any order of adding up; now and then a spike, NULL or NaN."""
+    if chance.random() < 0.04:
+        return chance.choice([None, math.nan])
     return float((step * 7919 + sensor) % 13) + (500.0 if (step + 31 * sensor) % 97 == 60 else 0.0)
 
 
@@ -149,7 +151,7 @@ def test_subscribers_are_told_each_row_that_enters_once(pipes: Callable[..., Pip
         sent = [(sensor, now, reading(chance, sensor, step)) for sensor in SENSORS if chance.random() < 0.98]
         if chance.random() < 0.03:
             late = now - chance.randrange(SECOND, LATEST_S * SECOND, 1000)
-            sent.append((chance.choice(SENSORS), late, float(chance.randrange(13))))
+            sent.append((chance.choice(SENSORS), late, chance.choice([None, math.nan, *map(float, range(13))])))
         columns = dict(zip(("id", "ts", "value"), map(list, zip(*sent, strict=True)), strict=True)) if sent else {}
         if sent:
             table = pa.table(columns).cast(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -161,6 +162,77 @@ def test_a_query_that_would_take_more_than_the_budget_is_refused_with_its_figure
     pipe.db.execute(f"CREATE QUERY again AS {one}")
 
 
+def test_samples_and_single_readings_count_for_the_budget_by_the_rows_there_are(pipes: Callable[..., Pipe]) -> None:
+    pipe = pipes(mining_budget=0.002)
+    followed(pipe)
+    window = "BEGIN (NOW - 1 HOUR) END (NOW)"
+    asks = {
+        "many": f"CLUSTERS(3, value) AS a FROM probes {window}",
+        "sampled": f"CLUSTERS(3, value, sample => 400) AS a FROM probes {window}",
+        "one_sensor": f"CLUSTERS(3, value) AS a FROM probes WHERE id = 2 {window}",
+        "single": f"PERIODS(value) AS a FROM probes {window}",
+        "newest": "PERIODS(value) AS a FROM probes BEGIN (LAST 500 ROWS)",
+        "short": f"PERIODS(value, 1 MINUTE) AS a FROM probes {window}",
+    }
+
+    def refused() -> set[str]:
+        """Those that the budget refuses, each beside no other."""
+        found = set()
+        for name, asked in asks.items():
+            try:
+                pipe.db.execute(f"CREATE QUERY {name} AS SELECT {asked}")
+                pipe.db.execute(f"DROP QUERY {name}")
+            except PenstockError as failure:
+                assert failure.condition == "over_budget" and "mining_budget" in failure.render()
+                found.add(name)
+        return found
+
+    assert not refused()  # nothing is known of the rows yet
+    pipe.db.execute("DROP QUERY q")
+    pipe.db.execute(f"INSERT INTO probes VALUES {', '.join(f'({number}, NULL)' for number in range(3, 11))}")
+    for _ in range(40):
+        pipe.clock.advance(75_000_000)
+        now = pipe.clock.now_us()
+        times = [now - 750_000 * n for n in range(100)]
+        rows = [{"id": 1 + n % 10, "value": float(n % 7), "ts": ts} for n, ts in enumerate(times[::-1])]
+        assert pipe.db.push("probes", rows).accepted == 100
+        pipe.engine.drain()
+    assert refused() == {"many", "single"}
+
+
+def test_how_many_groups_there_are_is_told_by_the_sensors_that_pass(pipes: Callable[..., Pipe]) -> None:
+    pipe = pipes(mining_budget=0.01)
+    followed(pipe)
+    pipe.db.execute(f"INSERT INTO probes VALUES {', '.join(f'({number}, NULL)' for number in range(10, 500))}")
+    asks = (
+        "SELECT id, PERIODS(value, every => 10 SECONDS) AS p FROM probes{} GROUP BY id BEGIN (NOW - 1 HOUR) END (NOW)"
+    )
+    with pytest.raises(PenstockError, match="492 groups"):
+        pipe.db.execute(f"CREATE QUERY much AS {asks.format('')}")
+    pipe.db.execute(f"CREATE QUERY some AS {asks.format(' WHERE id < 5')}")
+
+
+def test_a_condition_on_readings_counts_by_a_sample_of_the_log(pipes: Callable[..., Pipe]) -> None:
+    pipe = pipes(mining_budget=0.02)
+    followed(pipe)
+    count = 120_000
+    for _ in range(4):
+        pipe.clock.advance(600_000_000)
+        times = pipe.clock.now_us() - np.arange(count // 4)[::-1] * 20_000
+        values = np.random.default_rng(7).permutation(count // 4) / (count // 4)
+        columns = {
+            "id": pa.array(np.ones(count // 4, np.int32)),
+            "ts": pa.array(times, pa.timestamp("us", "UTC")),
+            "value": values,
+        }
+        assert pipe.db.push("probes", pa.table(columns)).accepted == count // 4
+        pipe.engine.drain()
+    asks = "CREATE QUERY {} AS SELECT PERIODS(value) AS p FROM probes WHERE value < {} BEGIN (NOW - 1 HOUR) END (NOW)"
+    with pytest.raises(PenstockError, match="mining_budget"):
+        pipe.db.execute(asks.format("most", 0.9))
+    pipe.db.execute(asks.format("few", 0.01))
+
+
 def test_what_finishing_takes_is_measured_and_shown(pipes: Callable[..., Pipe]) -> None:
     pipe = pipes()
     followed(pipe, "PERIODS(value, every => 10 SECONDS)")
@@ -171,6 +243,13 @@ def test_what_finishing_takes_is_measured_and_shown(pipes: Callable[..., Pipe]) 
     assert pipe.db.system.table("penstock.queries").column("finish_ms").to_pylist()[0] > 0
     lines = pipe.db.execute("EXPLAIN q").table.column(0).to_pylist()
     assert any(line.startswith("  finish: ") and line.endswith(" % of a core") for line in lines)
+    pipe.db.execute("CREATE QUERY r AS SELECT CLUSTERS(3, value) AS a FROM probes BEGIN (NOW - 1 HOUR) END (NOW)")
+    for _ in range(200):
+        send(pipe, 2)
+    held(pipe, "r").answer()
+    assert pipe.db.system.table("penstock.queries").column("finish_ms").to_pylist()[1] > 0
+    lines = pipe.db.execute("EXPLAIN r").table.column(0).to_pylist()
+    assert any("ms a group and answer" in line for line in lines)
 
 
 @pytest.mark.parametrize(

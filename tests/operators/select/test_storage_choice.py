@@ -117,8 +117,8 @@ def test_the_cheaper_way_by_what_both_took_is_chosen(
             for _ in range((2 if began_ready else 1) if first else asked):
                 chooser.note(1, cycle)
             if not first and cut_ms is not None and move_ms is not None:
-                chooser.note_ms(1, cut_ms, moved=False)
-                chooser.note_ms(1, move_ms, moved=True)
+                chooser.note_ms(1, cut_ms, "cut_ms")
+                chooser.note_ms(1, move_ms, "move_ms")
         assert chooser.ready() == ([1] if (began_ready if ready is None else ready) else [])
 
 

@@ -37,7 +37,7 @@ class NoSpark:
 
 
 def use(pipe: Pipe, runner: Any) -> None:
-    pipe.db.evaluator._runner = lambda: runner
+    pipe.spark = lambda: runner
 
 
 def counted(pipe: Pipe, count: int) -> None:

@@ -46,7 +46,7 @@ def until(holds: Callable[[], bool], seconds: float = 60.0) -> None:
 @pytest.fixture
 def runner(pipe: Pipe) -> Runner:
     found = Runner()
-    pipe.db.evaluator._runner = lambda: found  # type: ignore[assignment,return-value]
+    pipe.spark = lambda: found
     pipe.probes()
     return found
 

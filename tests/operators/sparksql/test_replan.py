@@ -45,7 +45,7 @@ def reopened(pipe: Pipe) -> Runner:
     """The folder opened again, with a stand-in for Spark."""
     pipe.restart()
     runner = Runner()
-    pipe.db.evaluator._runner = lambda: runner  # type: ignore[assignment,return-value]
+    pipe.spark = lambda: runner
     pipe.engine.drain()
     return runner
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from penstock.catalog.system_columns import SYSTEM_TABLES
+from penstock.clock import format_timestamp
 from penstock.operators import registry
 from penstock.sql.parse import parse_select
 from penstock.sql.plan import AggregatePlan, plan_from_json, plan_to_json
@@ -89,6 +90,16 @@ def test_pause_resume_and_drop(pipe: Pipe) -> None:
     pipe.db.execute("DROP QUERY tally")
     pipe.engine.drain()
     assert pipe.db.standing.store.states["tally"].matched(1) == 0
+
+
+def test_a_past_time_is_answered_by_its_own_once_py(pipe: Pipe) -> None:
+    pipe.db.execute(f"CREATE QUERY tally AS {QUESTION}")
+    pipe.push(1.0, 2.0)
+    past = format_timestamp(pipe.clock.now_us())
+    pipe.push(3.0)
+    pipe.engine.drain()
+    assert count(pipe) == 3
+    assert pipe.db.invoke("tally", past).table.column("readings").to_pylist() == [2]
 
 
 def test_it_is_stored_described_and_explained(pipe: Pipe) -> None:

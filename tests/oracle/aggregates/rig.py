@@ -20,6 +20,7 @@ from penstock.database.database import Database
 from penstock.errors import PenstockError
 from penstock.settings import Settings
 from penstock.sql.plan import AggregatePlan, plan_from_json
+from penstock.streams.log.atomic_file import CrashPoint, no_crash
 from penstock.streams.log.segment_rows import read_slice
 from penstock.streams.log.segments import list_segments, slices
 from penstock.views.standing_queries import Intervals
@@ -95,21 +96,17 @@ class Rig:
 
     restarts = 0.1  # how often a cycle is followed by one
     odd = 0.3  # how often a push has values that are no ordinary numbers
+    crash_point: CrashPoint = staticmethod(no_crash)
     far = False  # whether there are windows and gaps of hours and days, and a burst
 
     def __init__(self, folder: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.random = random.Random(seed)
-        self.apart = random.Random(f"subqueries of {seed}")  # so that stories stay what they were
-        self.pauses = random.Random(f"sessions of {seed}")
-        self.fate = random.Random(f"files of {seed}")
-        self.numbers = random.Random(f"odd numbers of {seed}")
-        self.distance = random.Random(f"gaps of {seed}")
-        self.looks = random.Random(f"kept cycles of {seed}")
+        self.seed(seed)
         self.kept: dict[int, dict[str, Moment]] = {}
         self.compared_older = self.bursts = 0
         self.files_lost = self.files_kept = 0
+        self.widths_us: set[int] = set()  # of the slices that there were
         # Snapshots and forgetting belong to the story, which is too short for the usual numbers.
-        self._intervals = Intervals(snapshot_cycles=SNAPSHOT_CYCLES, trim_cycles=3)
+        self._intervals = Intervals(snapshot_cycles=SNAPSHOT_CYCLES, trim_cycles=3, replaced_s=0.0)
         self.folder, self.clock = folder, ManualClock(BEGAN_US)
         self.time = self.random.choice(["valid", "transaction"])
         self.rows: list[dict[str, Any]] = []
@@ -126,12 +123,25 @@ class Rig:
         for sensor in range(1, 6):
             self.place(sensor)
 
+    def seed(self, seed: int) -> None:
+        """A source of chance for each subject, so that a new subject leaves the stories what they were."""
+        self.random = random.Random(seed)
+        self.apart = random.Random(f"subqueries of {seed}")
+        self.pauses = random.Random(f"sessions of {seed}")
+        self.fate = random.Random(f"files of {seed}")
+        self.numbers = random.Random(f"odd numbers of {seed}")
+        self.distance = random.Random(f"gaps of {seed}")
+        self.looks = random.Random(f"kept cycles of {seed}")
+
     def open(self) -> None:
         settings = Settings(data=str(self.folder), group_commit_ms=0, cycles_keep=CYCLES_KEPT)
-        self.db = Database(settings, self.clock, self._engine, self._intervals)  # type: ignore[arg-type]
+        self.db = Database(settings, self.clock, self._engine, self._intervals, crash_point=self._reach)  # type: ignore[arg-type]
         self.db.start()
         self.db.housekeeper.close()
         self.db.idle_queries.close()
+
+    def _reach(self, step: str) -> None:
+        self.crash_point(step)
 
     def _engine(self, *arguments: Any) -> LocalEngine:
         folder, settings, on_commit = arguments[:3]
@@ -192,7 +202,6 @@ class Rig:
 
     def forget(self) -> None:
         """Retention takes what is too old, and files are merged."""
-        self.db.housekeeper.compactor._grace_s = 0.0
         self.db.housekeeper.tend(self.table_id)
 
     def create(self) -> None:
@@ -402,6 +411,9 @@ class Rig:
             return
         (table,) = store.state.tables.values()
         floor, head = store.state.retention(table.id), store.offset.data.get(table.id, 0)
+        for known in (each for family in store.slices.families.values() for each in family.measures.values()):
+            if known.tiles is not None:
+                self.widths_us.update(known.tiles.view().widths.tolist())
         moments = self.kept[store.cycle] = {}
         for name, question in self.questions.items():
             definition = store.state.queries.get(name)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.operators.aggregate import cell_files, edge_rows
+from penstock.operators.aggregate import cell_files, edge_rows, shape
 from penstock.operators.aggregate.partials import tiles
 from tests.oracle.aggregates.rig import Rig
 
@@ -39,6 +39,23 @@ def test_cells_of_every_width_say_the_same(seed: int, tmp_path: Path, monkeypatc
     rig.far = True
     run_story(rig, least=5)
     assert rig.bursts
+
+
+WIDTHS_US = [10**power for power in range(3, 8)] + [60_000_000, 600_000_000, 3_600_000_000, 86_400_000_000]
+
+
+@pytest.mark.parametrize("width_us", WIDTHS_US)
+@pytest.mark.parametrize("seed", range(3000, 3020) if os.environ.get("PENSTOCK_SOAK") else (3000,))
+def test_slices_of_a_width_that_is_forced_say_the_same(
+    seed: int, width_us: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From a millisecond to a day; those of panes stay as they are."""
+    monkeypatch.setattr(shape, "SECOND_US", width_us)
+    rig = Rig(tmp_path, seed + width_us, monkeypatch)
+    rig.far = width_us > 1_000_000
+    rig.db.execute("CREATE QUERY plain AS SELECT SUM(value) FROM probes BEGIN (NOW - 10 SECONDS) END (NOW)")  # no panes
+    run_story(rig, least=5)
+    assert width_us in rig.widths_us
 
 
 @pytest.mark.parametrize("seed", range(2000, 2100) if os.environ.get("PENSTOCK_SOAK") else (2000, 2001, 2002, 2003))

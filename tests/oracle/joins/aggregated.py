@@ -162,7 +162,7 @@ class AggregatedStory(Story):
     def open(self) -> None:
         settings = Settings(data=str(self.folder), group_commit_ms=0, cycles_keep=5)
         # Cycles come when the story says so.
-        intervals = Intervals(snapshot_cycles=7, trim_cycles=3, own_writes_s=0.0)
+        intervals = Intervals(snapshot_cycles=7, trim_cycles=3, own_writes_s=0.0, replaced_s=0.0)
         self.db = Database(settings, self.clock, self._engine, intervals)
         self.db.start()
         self.db.housekeeper.close()
@@ -184,7 +184,6 @@ class AggregatedStory(Story):
     def change_table(self) -> None:
         super().change_table()
         if self.random.random() < 0.5:  # retention takes what is too old
-            self.db.housekeeper.compactor._grace_s = 0.0
             for stream in self.streams:
                 self.db.housekeeper.tend(self.db.catalog.state.tables[stream.name].id)
 

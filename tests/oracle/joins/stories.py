@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,8 @@ import pyarrow as pa
 from penstock.answers.subscription import Subscription
 from penstock.cycle.cut import Limits
 from penstock.database.database import Database
+from penstock.operators.sparksql.evaluator import LiveRunner
+from penstock.pipeline.tasks import Chooser
 from penstock.settings import Settings
 from penstock.sql.plan import JoinPlan, plan_from_json
 from penstock.streams.log.segment_rows import read_slice
@@ -33,6 +35,8 @@ class Story:
 
     most_questions = 6
     own_writes_s = Intervals().own_writes_s
+    runner: Callable[..., Callable[[], Any]] = LiveRunner
+    choices: Chooser | None = None  # the algorithm of each step; as the server learned where it is None
     asks = 2  # how often, beside ten pushes and eight cycles
 
     def __init__(self, folder: Path, seed: int, with_tables: float = 0.4) -> None:
@@ -48,6 +52,7 @@ class Story:
         self.rows_compared = 0
         self.rows_with_tables = 0
         self.made = 0
+        self.algorithms: set[str] = set()  # those that ran
         self.followers: dict[str, tuple[Subscription, Counter[tuple[object, ...]]]] = {}
         self.open()
 
@@ -56,11 +61,14 @@ class Story:
         settings = Settings(
             data=str(self.folder), group_commit_ms=0, join_memory_mb=memory_mb, result_max_rows=100_000_000
         )
-        self.db = Database(settings, self.clock, self._engine, Intervals(own_writes_s=self.own_writes_s))
+        intervals = Intervals(own_writes_s=self.own_writes_s)
+        self.db = Database(settings, self.clock, self._engine, intervals, self.runner)
         self.db.start()
 
     def _engine(self, *arguments: Any) -> LocalEngine:
-        self.engine = LocalEngine(*arguments, clock=self.clock, parallelism=self.random.randint(1, 3))
+        self.engine = LocalEngine(
+            *arguments, clock=self.clock, parallelism=self.random.randint(1, 3), choices=self.choices
+        )
         return self.engine
 
     def restart(self) -> None:
@@ -244,6 +252,8 @@ class Story:
 
     def _compare(self, everything: bool) -> None:
         _, now_us, heads = self.committed()
+        reports = [known.report for known in self.db.standing.store.joins.queries.values() if known.report is not None]
+        self.algorithms |= {part["algorithm"] for _, parts in reports for part in parts.values()}
         for question, _ in self.answering(everything):
             name = question.name
             expected = question.answer(heads, question.now_of(heads, now_us))

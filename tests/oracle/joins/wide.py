@@ -102,7 +102,7 @@ class Wide:
             self.engine.cycle(limits)
             if turn % 4 == 3:
                 self.compare()
-        self.engine._planner._limits = Limits(20, 25)
+        self.engine._planner.limits = Limits(20, 25)
         self.engine.drain()
         self.compare(settled=True)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from penstock.operators.aggregate.rollups import files, keeper
 from penstock.operators.aggregate.rollups.once import answer_once
 from penstock.sql.parse import parse_select
 from penstock.sql.planning.planner import asked_once
+from penstock.streams.log.atomic_file import no_crash
 from penstock.views.standing_queries import Intervals
 from tests.oracle.aggregates.model import Condition, Question, same
 from tests.oracle.aggregates.rig import BEGAN_US, COLUMNS, STATIC_CONDITIONS, STREAM_CONDITIONS, Rig, sorted_rows
@@ -43,9 +43,10 @@ class RollupRig(Rig):
     """Stories with a retention of six seconds, and what is older."""
 
     def __init__(self, folder: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.random, self.fate = random.Random(seed), random.Random(f"files of {seed}")
+        self.seed(seed)
+        self.kept, self.compared_older = {}, 0
         self.files_lost = self.files_kept = 0
-        self._intervals = Intervals(snapshot_cycles=7, trim_cycles=3)
+        self._intervals = Intervals(snapshot_cycles=7, trim_cycles=3, replaced_s=0.0)
         # Steps, blocks and files as small as the story.
         monkeypatch.setattr(keeper, "CELLS_PER_BLOCK", 3)
         monkeypatch.setattr(keeper, "STEP_ROWS", self.random.choice([5, 50, 1000]))
@@ -62,6 +63,12 @@ class RollupRig(Rig):
 
     def with_subquery(self, question: Question) -> Question:
         return question  # beside a subquery no rollup is asked
+
+    def with_sessions(self, question: Question) -> Question:
+        return question  # nor for sessions
+
+    def far_back(self, question: Question) -> Question:
+        return question  # windows are as long as the story
 
     def roll_up(self) -> None:
         """A rollup comes, or goes."""
@@ -92,7 +99,6 @@ class RollupRig(Rig):
 
     def forget(self) -> None:
         """Retention takes what is too old; sometimes the server dies while readings are rolled up."""
-        self.db.housekeeper.compactor._grace_s = 0.0
         if self.random.random() < 0.3:
             self._die_at(self.random.randint(1, 12))
         try:
@@ -101,7 +107,7 @@ class RollupRig(Rig):
             self.crashes += 1
             self.db.stop()
             self.open()
-        self.db.rollups._crash_point = lambda step: None
+        self.crash_point = no_crash
         self.db.rollups.sweep(grace_s=0)
         self._check_files()
 
@@ -109,11 +115,11 @@ class RollupRig(Rig):
         left = [count]
 
         def crash(step: str) -> None:
-            left[0] -= 1
+            left[0] -= step.startswith("rollup:")
             if left[0] == 0:
                 raise Crash(step)
 
-        self.db.rollups._crash_point = crash
+        self.crash_point = crash
 
     def _check_files(self) -> None:
         """Everything that is named is there, and nothing else, once cycles know it."""

@@ -90,7 +90,6 @@ def test_what_retention_took_is_not_missed(pipe: Pipe) -> None:
     pipe.engine.drain()
     pipe.db.housekeeper.tend(1)
     pipe.engine.drain()
-    pipe.db.housekeeper.compactor._grace_s = 0.0
     pipe.db.housekeeper.tend(1)
     assert [f.name[:16] for f in files(pipe)] == ["0000000000000001"]
     assert pipe.answer("old") == [30.0]

@@ -6,7 +6,6 @@ import errno
 import os
 import subprocess
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import wait
 from pathlib import Path
@@ -20,10 +19,11 @@ from penstock.settings import Settings
 from penstock.streams.log.segment_rows import read_slice
 from penstock.streams.log.segments import list_segments, list_what_is_there, slices
 from penstock.streams.log.stream_log import StreamLog
-from penstock.streams.log.table_log import LogMoved, log_schema
+from penstock.streams.log.table_log import INTERVAL_MAX_S, LogMoved, TableLog, log_schema
 from tests.streams.doubles import make_table
 from tests.support.log_rows import batch, log_heads, stored
 from tests.support.manual_clock import ManualClock
+from tests.support.waiting import await_waiting
 
 TABLE = make_table(time="transaction")
 VALID = make_table(time="valid", id=4)
@@ -110,7 +110,8 @@ def test_still_flushes_what_is_queued_and_holds_what_comes(log: StreamLog, tmp_p
         assert all(future.done() for future in futures)
         thread = threading.Thread(target=lambda: later.append(log.append(TABLE, batch(9.0)).result(60)))
         thread.start()
-        time.sleep(0.02)
+        await_waiting(thread)
+        assert not later
         assert log_heads(tmp_path / "log") == {3: 50}
         with log.still() as inner:
             assert inner == heads
@@ -295,11 +296,25 @@ def test_the_floor_is_the_oldest_row_on_disk(log: StreamLog, tmp_path: Path) -> 
 
 def test_a_pile_of_files_slows_commits_down_rather_than_growing(tmp_path: Path, clock: ManualClock) -> None:
     log = StreamLog(tmp_path, Settings(files_max_per_table=20), clock)
-    stop = time.monotonic() + 0.6
     futures = []
-    while time.monotonic() < stop:
+    while log.commits < 12:
         futures.append(log.append(TABLE, batch(1.0)))
-        time.sleep(0.001)
     log.close()
     assert [future.result(60) for future in futures] == list(range(1, len(futures) + 1))
     assert len(list_segments(tmp_path / "log", 3)) <= 20
+
+
+def test_the_pause_between_two_commits_doubles_as_files_pile_up() -> None:
+    settings = Settings(files_max_per_table=20, group_commit_ms=5)
+    log, now_ms = TableLog(), 0
+    while now_ms < 600:
+        if log.due_at_s(settings) <= now_ms / 1000:
+            log.files, log.committed_at_s = log.files + 1, now_ms / 1000
+        now_ms += 1
+    assert 12 < log.files <= 20
+    log.files = 10
+    pauses = []
+    while log.files < 20:
+        pauses.append(log.due_at_s(settings) - log.committed_at_s)
+        log.files += 1
+    assert pauses == pytest.approx([min(INTERVAL_MAX_S, 0.005 * 2**n) for n in range(10)])

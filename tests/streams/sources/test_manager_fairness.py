@@ -10,7 +10,7 @@ import pytest
 
 from penstock.back_off import BackOff
 from penstock.streams.sources.sensor_lifecycle import ManagerLimits
-from penstock.streams.sources.sensor_state import OpenedSensor, SensorState
+from penstock.streams.sources.sensor_state import SensorState
 from tests.sensors.world import (
     FAST,
     IMPATIENT,
@@ -99,20 +99,15 @@ def test_sensors_that_cannot_be_opened_take_a_bounded_number_of_threads() -> Non
 
 
 def test_a_failing_sensor_is_tried_again_ever_more_slowly() -> None:
-    limits = ManagerLimits(poll=FAST.poll, back_off=BackOff(0.02, 0.2))
+    pauses: list[float] = []
+
+    class Recorded(BackOff):
+        def spread_s(self, failures: int) -> float:
+            pauses.append(super().spread_s(failures))
+            return pauses[-1]
+
+    limits = ManagerLimits(poll=FAST.poll, back_off=Recorded(0.02, 0.2))
     with World((sensor_table(1, Throwing), addresses(1)), limits=limits) as world:
-        pauses: list[float] = []
-        steps = world.manager._poller._step
-
-        def step(opened: OpenedSensor) -> float | None:
-            failures = opened.failures
-            pause_s = steps(opened)
-            if opened.failures > failures:
-                assert pause_s is not None
-                pauses.append(pause_s)
-            return pause_s
-
-        world.manager._poller._step = step
         world.manager.demand("q", 1, {0})
         wait_until(lambda: world.state(0).errors >= 7 and len(pauses) >= 7)
         assert world.state(0).state in ("backing off", "opening", "open")

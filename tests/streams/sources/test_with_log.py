@@ -35,9 +35,14 @@ class Server:
         self.log = StreamLog(folder, settings, clock)
         self.catalog = Catalog(folder, self.log.still, clock)
         self.ingest = Ingest(self.log, lambda: self.catalog.state, clock, settings)
+        self._killed = False
         self.manager = StreamManager(
-            lambda: self.catalog.state, self.ingest, self.catalog.observe, clock, limits=FAST, rules=NEAR
+            lambda: self.catalog.state, self.ingest, self._observe, clock, limits=FAST, rules=NEAR
         )
+
+    def _observe(self, *arguments: Any) -> None:
+        if not self._killed:
+            self.catalog.observe(*arguments)
 
     def create(self, name: str, connector: str, options: dict[str, str], rows: list[tuple[Any, ...]]) -> Table:
         kind = StreamType(f"{name}_kind", VALUE, connector, options)
@@ -68,7 +73,7 @@ class Server:
         """As far as the journal can tell: the log and the catalog stop before the manager closes anything."""
         self.log.close()
         self.catalog.close()
-        self.catalog.observe = lambda *_: None  # type: ignore[method-assign]  # the journal's file is closed
+        self._killed = True  # the journal's file is closed
         self.manager.close()
 
 

@@ -44,7 +44,15 @@ from penstock.operators.aggregate.rollups.rollup_read import RollupRange, Rollup
 from penstock.operators.aggregate.rows import answer_table, with_values
 from penstock.operators.aggregate.series import AnswerSpan, Found, goes_on, slot_series, slot_words
 from penstock.operators.aggregate.series_cache import SeriesAsked, SeriesLook
-from penstock.operators.aggregate.shape import SECOND_US, Measure, family_name, family_of, measures_of, plan_width
+from penstock.operators.aggregate.shape import (
+    SECOND_US,
+    Measure,
+    family_name,
+    family_of,
+    measures_of,
+    plan_width,
+    window_looks,
+)
 from penstock.operators.aggregate.slicer import SlicedFamily
 from penstock.operators.aggregate.within import loose_measures, note_doubt, read_exactly
 from penstock.operators.base.answer import AnswerAt
@@ -73,6 +81,7 @@ class AggregateAt(TableAnswer):
     """An aggregation's answer at a cycle. It is computed at the first request; later cells in the store do not change it."""
 
     operator: ClassVar[str] = "aggregate"
+    finishes_later: ClassVar[bool] = True
     cycle: int
     query_id: int
     name: str
@@ -266,9 +275,10 @@ class AggregateAt(TableAnswer):
             for measure in slot_words(self.plan):
                 whole[measure] = slot_series(self.plan, measure, whole[measure], span, before.get(measure))
         answer = answer_table(self.plan, whole, groups, span, found)
+        with self.locked() as store:
+            store.slices.finish.note(self.query_id, found.spent)
         if begun is not None:
             with self.locked() as store:
-                store.slices.finish.note(self.query_id, found.spent)
                 family = store.slices.families.get(family_name(family_of(self.plan)))
                 # Retention may have taken rows between the look and now.
                 is_whole = store.state.retention(self.plan.table_id) <= look.floor
@@ -426,16 +436,20 @@ class AggregateAt(TableAnswer):
             for slot, needed in cut.items():
                 self._refine(log_reader, slot, needed)
 
-    def fill(self, most: int) -> None:
-        """Slice at most so many rows of its own history that have no cells yet; with a budget of no rows, Spark's workers do it."""
-        if isinstance(self.instant.window, TimeWindow):
-            read_log(partial(self._fill, most=most), self.reader, self.fresh)
+    def fill(self, most: int) -> bool:
+        """Slice at most so many rows of its own history that have no cells yet; with a budget of no rows, Spark's workers do it.
 
-    def _fill(self, log_reader: LogReader, most: int) -> None:
+        Once all rows have cells, the wide slots that its windows cut are made again in finer ones. Whether that is done.
+        """
+        if not isinstance(self.instant.window, TimeWindow):
+            return True
+        return read_log(partial(self._fill, most=most), self.reader, self.fresh)
+
+    def _fill(self, log_reader: LogReader, most: int) -> bool:
         at = self.instant
         span = at.range()
         if span is None:
-            return
+            return True
         with self.locked() as store:
             family, look = self._family(store), CellRange(*span, at.floor, at.head)
             known = tuple(
@@ -446,6 +460,19 @@ class AggregateAt(TableAnswer):
         for gap, needed in gaps:
             if most > 0:
                 most -= self._slice(log_reader, needed, gap, most)
+        if not gaps:
+            self._refine_cut(log_reader, window_looks(self.plan, look, at.now_us or 0))
+        return not gaps
+
+    def _refine_cut(self, log_reader: LogReader, looks: Sequence[CellRange]) -> None:
+        """Make the wide slots again that some looks cut, as `_look` would. One that gets rows meanwhile is left to it."""
+        for _ in range(REFINE_ROUNDS):
+            with self.locked() as store:
+                family = self._family(store)
+                cut = family.unrefined(tuple(m for m in measures_of(self.plan) if m in family.measures), *looks)
+            kept = [self._refine(log_reader, slot, needed) for slot, needed in cut.items()]
+            if not any(kept):
+                return
 
     def _fills_too(self, store: AnswerStore, family: FamilyStore, measure: Measure) -> bool:
         """Whether another query that is FILLING needs the same rows for a measure: they are read once for both."""

@@ -6,13 +6,15 @@ import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from penstock.catalog.rows import StaticRows
 from penstock.errors import error
-from penstock.expr.evaluate import evaluate
+from penstock.expr.evaluate import evaluate, evaluate_static
 from penstock.expr.windows import FOREVER, TimeWindow
 from penstock.operators.aggregate.approximate.coarse_cells import cell_store
 from penstock.operators.aggregate.family import FamilyStore
@@ -67,6 +69,40 @@ class RowSample(NamedTuple):
     groups: int
 
 
+@dataclass(frozen=True, slots=True)
+class QueryRows:
+    """What the log tells of the rows of a query. `share`: so much of its table's rows, 0 where that is not known."""
+
+    segments: Sequence[Segment]
+    share: float
+
+    @classmethod
+    def of(cls, plan: AggregatePlan, segments: Sequence[Segment], static: StaticRows) -> QueryRows:
+        """By the sensors. How many readings pass a condition is known to those alone that read them."""
+        if plan.stream_predicate is not None:
+            return cls(segments, 0.0)
+        passing = evaluate_static(plan.static_predicate, static.versions())
+        return cls(segments, float(passing.mean()) if len(passing) else 0.0)
+
+    @property
+    def _known_us(self) -> int:
+        return max((s.max_ts for s in self.segments), default=0) - min((s.min_ts for s in self.segments), default=0)
+
+    def within(self, length_us: int) -> float:
+        """The rows of a full window; where there are few yet, those that are there: they may have come in a burst."""
+        rows, known_us = rows_within(self.segments, length_us), self._known_us
+        grows = length_us / known_us if rows >= FEW_ROWS and 0 < known_us < length_us else 1.0
+        return self.share * rows * grows
+
+    @property
+    def apart_us(self) -> float:
+        """How far apart they are in time."""
+        return self._known_us / max(1.0, self.share * sum(s.end - s.first for s in self.segments))
+
+
+NO_ROWS = QueryRows((), 0.0)
+
+
 def estimate_cells(
     plan: AggregatePlan, segments: Sequence[Segment], groups: int, share: float = 1.0, part_us: int | None = None
 ) -> CellEstimate | None:
@@ -96,13 +132,16 @@ def estimate_cells(
 
 
 def estimate_by_cells(plan: AggregatePlan, segments: Sequence[Segment], family: FamilyStore) -> CellEstimate | None:
-    """The same by the cells that are kept already: sensors may be silent at night, or send at different rates."""
+    """The same by the cells that are kept already: sensors may be silent at night, or send at different rates.
+
+    None where only these can tell, and they are of less than a tenth of the window.
+    """
     groups, known = max(1, len(family.groups)), [family.measures[measure] for measure in measures_of(plan)]
     stores = [each.tiles for each in known if each.tiles is not None]
     full, length_us = estimate_cells(plan, segments, groups), window_us(plan)
     span_us = max((store.span_us for store in stores), default=0)
     if full is None or length_us is None or span_us < length_us // LEAST_PART:
-        return full
+        return full if has_numbers_only(plan) else None
     part = estimate_cells(plan, segments, groups, part_us=span_us)
     assert part is not None
     # The newest cells stay apart whatever the window is, and finer cells of slots are those of two slots.
@@ -144,9 +183,17 @@ def level_cells(rate: float, length_us: int, groups: int, panes: Panes | None, m
 
 
 def state_bytes(measure: Measure) -> int:
-    """About what the state of a cell takes: counts equal the number of its rows mostly, and take nothing."""
-    partial = measure.make()
-    return sum(100 if dtype is object else 8 for name, (dtype, _) in partial.fields().items() if name != "count")
+    """About what the state of a cell takes: counts equal the number of its rows mostly, and take nothing.
+
+    Of values that are objects only the places count, so that no window is refused which might fit (`has_numbers_only`).
+    """
+    return 8 * sum(name != "count" for name in measure.make().fields())
+
+
+def has_numbers_only(plan: AggregatePlan) -> bool:
+    """Whether all cells of a plan take the same room. Texts, decimals and values that are kept one by one take what they need."""
+    types = (dtype for measure in measures_of(plan) for dtype, _ in measure.make().fields().values())
+    return all(dtype is not object for dtype in types)
 
 
 def count_groups(family: Family, static: StaticRows) -> int:
@@ -154,6 +201,8 @@ def count_groups(family: Family, static: StaticRows) -> int:
     if not family.keys:
         return 1
     versions = static.versions()
+    if family.static_predicate is not None:
+        versions = versions.filter(pa.array(evaluate_static(family.static_predicate, versions)))
     if not family.is_static or not versions.num_rows:
         return max(1, int(versions.num_rows))
     groups, _ = number_groups([evaluate(key, versions, versions.num_rows) for key in family.keys], versions.num_rows)
@@ -161,20 +210,31 @@ def count_groups(family: Family, static: StaticRows) -> int:
 
 
 def sample_rows(log_reader: LogReader, family: Family, rows: int, full_rows: float) -> RowSample:
-    """Read some of the newest rows of the log. `full_rows`: how many a full window has."""
+    """Read some of the newest rows of the log, by workers where they are too many for an answer. `full_rows`: how many a full window has."""
     head = log_reader.segments()[-1].end
     first = max(log_reader.segments()[0].first, head - rows)
     starts = [*range(first, head, PIECE_ROWS)]
     if len(starts) > SAMPLE_PIECES:  # not evenly: sensors may take turns
         starts = random.Random(head).sample(starts, SAMPLE_PIECES)
     pieces = [(start, min(head, start + PIECE_ROWS)) for start in sorted(starts)]
+    request, seen = SliceRequest(family, (), SECOND_US), sum(end - start for start, end in pieces)
+    if log_reader.affords(seen):
+        read = [read_rows(log_reader, request, piece) for piece in pieces]
+    else:
+        read = log_reader.run([log_reader.source.task(read_rows, request, piece) for piece in pieces])
     groups, found = Groups.by(family.keys), [np.empty(0, np.int64)]
-    for piece in pieces:
-        for part in read_rows(log_reader, SliceRequest(family, (), SECOND_US), piece):
-            found.append(groups.number(part.keys, len(part.times))[part.groups])
+    for part in chain.from_iterable(read):
+        found.append(groups.number(part.keys, len(part.times))[part.groups])
     numbers = np.concatenate(found)
-    share = len(numbers) / sum(end - start for start, end in pieces)
+    share = len(numbers) / seen
     return RowSample(share, guess_groups(numbers, round(share * full_rows)))
+
+
+def passing_share(plan: AggregatePlan, log_reader: LogReader) -> float:
+    """Of the rows of its table, about how many are a query's, by a sample; 0 where there are few rows yet."""
+    segments, length_us = log_reader.segments(), window_us(plan)
+    rows = rows_within(segments, length_us) if length_us is not None else 0
+    return sample_rows(log_reader, family_of(plan), rows, rows).share if rows >= FEW_ROWS else 0.0
 
 
 def guess_groups(numbers: Ints, rows: int) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from penstock.expr.windows import RowsWindow
-from penstock.operators.aggregate.cell_estimate import estimate_by_cells
+from penstock.operators.aggregate.cell_estimate import NO_ROWS, QueryRows, estimate_by_cells
 from penstock.operators.aggregate.family import FamilyStore, MeasureStore
 from penstock.operators.aggregate.over_joins.slices import SLICE_US
 from penstock.operators.aggregate.shape import measures_of, plan_width
@@ -17,11 +17,9 @@ from penstock.streams.log.segments import Segment
 from penstock.types import format_duration
 
 
-def slice_lines(
-    store: SliceStore, query_id: int, plan: AggregatePlan, segments: Sequence[Segment], most_mb: int
-) -> list[str]:
-    """`segments`: of its table's log. `most_mb`: the memory for all cells."""
-    lines = _own_slice_lines(store, query_id, plan, segments, most_mb)
+def slice_lines(store: SliceStore, query_id: int, plan: AggregatePlan, rows: QueryRows, most_mb: int) -> list[str]:
+    """`rows`: what its table's log tells of them. `most_mb`: the memory for all cells."""
+    lines = _own_slice_lines(store, query_id, plan, rows, most_mb)
     return [*lines, *scalar_slice_lines(store, query_id, plan.scalars)]
 
 
@@ -35,7 +33,7 @@ def scalar_slice_lines(store: SliceStore, query_id: int, scalars: tuple[ScalarSu
 
 
 def _own_slice_lines(
-    store: SliceStore, query_id: int, plan: AggregatePlan, segments: Sequence[Segment] = (), most_mb: int = 0
+    store: SliceStore, query_id: int, plan: AggregatePlan, rows: QueryRows = NO_ROWS, most_mb: int = 0
 ) -> list[str]:
     if isinstance(plan.window, RowsWindow):
         return ["  slices: none, the newest rows are read on request"]
@@ -47,13 +45,13 @@ def _own_slice_lines(
     cut = f"{format_duration(plan_width(plan))} wide" if plan.latch is None else "pieces of the log, not of time"
     return [
         f"  slices: {cut}, {partials}, {amount(len(family.groups), 'group', 'groups')}",
-        *_level_lines(known, plan, family, segments, most_mb),
+        *_level_lines(known, plan, family, rows.segments, most_mb),
         *_code_lines(plan),
         f"    rows and groups shared by {amount(len(users), 'query', 'queries')}, partials by"
         f" {', '.join(str(len(each.users)) for each in known)}",
         f"    memory: {sum(each.cells.nbytes for each in known)} bytes, its share {store.memory_of(query_id)}",
         *_kept_lines(store.said.kept.get(query_id)),
-        *_finish_lines(store, plan, len(family.groups)),
+        *_finish_lines(store, plan, len(family.groups), rows),
     ]
 
 
@@ -66,12 +64,13 @@ def _code_lines(plan: AggregatePlan) -> list[str]:
     ]
 
 
-def _finish_lines(store: SliceStore, plan: AggregatePlan, groups: int) -> list[str]:
+def _finish_lines(store: SliceStore, plan: AggregatePlan, groups: int, rows: QueryRows) -> list[str]:
     """What the mining functions take."""
-    cost = store.finish.cost(plan, groups)
+    cost = store.finish.cost(plan, max(1, groups), rows)
     if cost is None:
         return []
-    return [f"  finish: {cost.group_ms:.2g} ms a group and closed slot, {100 * cost.share:.2g} % of a core"]
+    each = "closed slot" if all(call.every_us for call in plan.aggregates if call.options) else "answer"
+    return [f"  finish: {cost.group_ms:.2g} ms a group and {each}, {100 * cost.share:.2g} % of a core"]
 
 
 def _level_lines(

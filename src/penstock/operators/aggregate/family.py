@@ -113,19 +113,24 @@ class FamilyStore:
             if not self.measures[measure].reach_back(look, partial(self.new_cells, measure)):
                 self.give_up(measure)
 
-    def unrefined(self, measures: tuple[Measure, ...], whole: CellRange) -> dict[CutSlot, list[Measure]]:
-        """Wide slots with rows far apart that a look cuts, with the measures that need them in finer cells."""
+    def unrefined(self, measures: tuple[Measure, ...], *looks: CellRange) -> dict[CutSlot, list[Measure]]:
+        """Wide slots with rows far apart that some looks cut, with the measures that need them in finer cells."""
         found: dict[CutSlot, list[Measure]] = {}
         for measure in measures:
-            tiles, look = self.measures[measure].tiles, measure.range_of(whole)
-            for slot in tiles.unrefined(look) if tiles is not None else ():
-                if slot.first >= look.floor:
+            for slot in self._cut(measure, looks):
+                if slot.first >= looks[0].floor:
                     found.setdefault(slot, []).append(measure)
-        for measure, known in self.measures.items() if found else ():  # the others will be asked for, too
-            if measure not in measures and known.tiles is not None:
-                for slot in found.keys() & set(known.tiles.unrefined(measure.range_of(whole))):
+        for measure in self.measures if found else ():  # the others will be asked for, too
+            if measure not in measures:
+                for slot in found.keys() & self._cut(measure, looks):
                     found[slot].append(measure)
         return found
+
+    def _cut(self, measure: Measure, looks: Sequence[CellRange]) -> set[CutSlot]:
+        tiles = self.measures[measure].tiles
+        return (
+            {slot for look in looks for slot in tiles.unrefined(measure.range_of(look))} if tiles is not None else set()
+        )
 
     def refine(self, slot: CutSlot, measures: list[Measure], parts: list[SlicedFamily]) -> bool:
         """Take in the finer cells of a slot; whether they are kept."""

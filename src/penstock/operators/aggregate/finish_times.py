@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from penstock.errors import error
-from penstock.operators.aggregate.cell_estimate import window_us
+from penstock.expr.windows import FOREVER, RowsWindow
+from penstock.operators.aggregate.cell_estimate import QueryRows, window_us
 from penstock.operators.aggregate.series import Spent
 from penstock.operators.mining.registry import FUNCTIONS
 from penstock.sql.plan import AggregatePlan
@@ -18,11 +19,16 @@ _LEAST_ELEMENTS = 100
 
 _LEAST_US = 100_000
 """An answer changes once a cycle at most, however narrow its slots are; few cycles are shorter than this."""
+_READING_US = 1_000_000
+"""Without slots it changes with every reading. Followers are paced then, so one answer a second counts."""
 
 
 @dataclass(frozen=True, slots=True)
 class FinishCost:
-    """What the functions of a query take when a slot closes, for one group, and as a share of a core for all of them."""
+    """What the functions of a query take in an answer, for one group, and as a share of a core for all of them.
+
+    An answer changes when a slot closes; without slots, when a reading comes.
+    """
 
     group_ms: float
     share: float
@@ -48,23 +54,30 @@ class FinishTimes:
         self._queries.pop(query_id, None)
 
     def answer_ms(self, query_id: int) -> float | None:
-        """How long the functions of a query take in an answer for which a slot changed."""
+        """How long the functions of a query take in an answer that has changed."""
         return self._queries.get(query_id)
 
-    def cost(self, plan: AggregatePlan, groups: int) -> FinishCost | None:
-        """What a query costs; None: its window has no fixed length, or there are no slots."""
-        length_us = window_us(plan)
-        calls = [(i, call) for i, call in enumerate(plan.aggregates) if call.options and call.every_us]
+    def cost(self, plan: AggregatePlan, groups: int, rows: QueryRows) -> FinishCost | None:
+        """What a query costs; None: it has no such functions, or its window has no fixed length."""
+        calls = [(i, call) for i, call in enumerate(plan.aggregates) if call.options]
+        length_us = FOREVER if isinstance(plan.window, RowsWindow) else window_us(plan)
         if length_us is None or not calls:
             return None
-        group_us = share = 0.0
+        all_us = share = 0.0
         for place, call in calls:
             own_us = plan.own_windows[place] if plan.own_windows else None
-            each_us = self._functions.get(call.function, FUNCTIONS[call.function].element_us)
-            spent_us = each_us * (own_us or length_us) / call.every_us
-            group_us += spent_us
-            share += groups * spent_us / max(call.every_us, _LEAST_US)
-        return FinishCost(group_us / 1000, share)
+            if call.every_us:
+                elements = groups * (own_us or length_us) / call.every_us
+                apart_us = float(max(call.every_us, _LEAST_US))
+            else:
+                elements, apart_us = rows.within(own_us or length_us), max(rows.apart_us, _READING_US)
+                if isinstance(plan.window, RowsWindow) and own_us is None:
+                    elements = min(elements, plan.window.count * (groups if plan.window.per_sensor else 1))
+                elements = min(elements, groups * dict(call.options).get("sample", elements))
+            spent_us = elements * self._functions.get(call.function, FUNCTIONS[call.function].element_us)
+            all_us += spent_us
+            share += spent_us / apart_us
+        return FinishCost(all_us / groups / 1000, share)
 
 
 def _moved(known: float | None, newest: float) -> float:
@@ -75,8 +88,8 @@ def check_mining_fits(cost: FinishCost, groups: int, others: float, budget: floa
     """Raise over_budget where a query and the others together would take more than their share of a core."""
     if cost.share + others > budget:
         detail = (
-            f"{groups:,} groups of {cost.group_ms:.3g} ms each when a slot closes are {cost.share:.1%} of a core,"
+            f"{groups:,} groups of {cost.group_ms:.3g} ms each in an answer are {cost.share:.1%} of a core,"
             f" other mining queries have {others:.1%}; mining_budget is {budget:.0%}"
         )
-        hint = "make slots wider, the window shorter or groups fewer, or raise mining_budget"
+        hint = 'make slots ("every") wider, the window shorter or groups fewer, or raise mining_budget'
         raise error("over_budget", detail=detail, hint=hint)

@@ -1,8 +1,8 @@
 """Fill the cells of aggregates over a long history, a job of Spark's at a time: no request waits for it.
 
-While there is nothing to fill, it makes wide slots ready before BEGIN of a window enters them.
+The wide slots that its windows cut are made again in finer ones before the first answer, and those that BEGIN enters next before it does.
 
-In: queries with more rows of history without cells than an answer may read (`SliceStore.fills`). Out: their cells. Cells are soft: a
+In: queries with more rows of history without cells, or in such slots, than an answer may read (`SliceStore.fills`). Out: their cells. Cells are soft: a
 fill that a restart interrupts continues from what the last snapshot has.
 """
 
@@ -80,18 +80,19 @@ class HistoryFiller:
         due = self._next()
         if self._service.stopping:
             return 0.0
+        self._refine_ahead()
         if due is None:
             self._rows = FILL_ROWS  # the next history may come with cycles beside it
-            self._refine_ahead()
             return 0.0
         query_id, name = due
         began_s, cycle = time.monotonic(), self._standing.store.cycle
         failure: PenstockError | None = None
+        is_whole = False
         try:
             budget = self._standing.new_budget(most=0)  # no row is read in this process
             held = cast(TableAnswer, self._standing.held(name, asked=False, budget=budget))
-            for each in held.cells_of_log:
-                each.fill(self._rows)
+            filled = [each.fill(self._rows) for each in held.cells_of_log]
+            is_whole = all(filled)
         except PenstockError as problem:
             if problem.condition in _PASSING:
                 self._put_off(query_id)
@@ -101,7 +102,7 @@ class HistoryFiller:
             if failure is not None and query_id in store.answers:
                 store.answers[query_id].fail(failure.message, failure.condition)
             store.limit_slices(self._standing.settings)  # before cells of a longer window become part of the others
-            store.note_fill(query_id, 0)
+            store.note_fill(query_id, 0, cut=not is_whole)
             self._standing.snapshot_due |= failure is None and query_id not in store.slices.fills
         self._standing.feed.wake()
         if self._standing.store.cycle == cycle:

@@ -339,8 +339,8 @@ def find_all(call: AggregateCall, state: State, count: int, most_elements: int, 
         found.append(columns)
     if known is not None and call.every_us:
         known.by_call[call] = dict(zip(series, found, strict=True))
-        if elements:
-            known.spent[call.function] = Spent(looked, elements, time.thread_time() - began_s)
+    if known is not None and elements:
+        known.spent[call.function] = Spent(looked, elements, time.thread_time() - began_s)
     return _as_arrow(found, call.type)
 
 

@@ -71,6 +71,13 @@ def family_of(plan: AggregatePlan) -> Family:
     )
 
 
+def window_looks(plan: AggregatePlan, look: CellRange, now_us: int) -> list[CellRange]:
+    """The window of a question, and those of aggregates that have their own."""
+    high = min(look.high, now_us)
+    own = sorted({us for us in plan.own_windows if us is not None})
+    return [look, *(replace(look, low=max(look.low, high - us), high=high) for us in own)]
+
+
 def measure_of(aggregate: AggregateCall) -> Measure:
     function, options = aggregate.function, dict(aggregate.options)
     if aggregate.code is not None:

@@ -253,7 +253,7 @@ class AggregateView(View):
         return Classification(final, cells_bound(asked, asked.window, state))
 
     def only_strategy(self, plan: Plan, window: AnyWindow | None, asked: str | None) -> str | None:
-        return "slices are kept, a window adds up those inside it when asked"
+        return "slices are kept, a window adds up those inside it when asked; with none, every request would read its rows again"
 
 
 VIEW = AggregateView()

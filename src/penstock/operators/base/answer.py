@@ -72,6 +72,22 @@ class AnswerAt(Protocol):
     def undelivered(self, before: AnswerAt, delivered: DeliveredWindows) -> Ids:
         """What entered since the subscriber's last answer, without what it was sent already."""
 
+    # -- rows that no later reading can change
+
+    @property
+    def finishes_later(self) -> bool:
+        """Whether a row may become final in another cycle than the one in which it enters."""
+
+    @property
+    def final_to_us(self) -> int | None:
+        """Rows before this time are final: of panes their end counts. None: no row is."""
+
+    def final_rows(self) -> pa.Table:
+        """The rows of the answer that are final."""
+
+    def rows_made_final(self, before: AnswerAt) -> pa.Table:
+        """The rows that have become final since an earlier answer, also if they have left the window since."""
+
     @property
     def note(self) -> RolledUpNote | None:
         """What a rollup had to do with the answer, once its rows were read."""

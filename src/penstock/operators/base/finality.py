@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal, Protocol, runtime_checkable
-
-import pyarrow as pa
+from typing import Literal
 
 from penstock.catalog.model import Table
 from penstock.catalog.state import CatalogState
@@ -65,21 +63,6 @@ UNKNOWN = Classification(
 )
 
 
-@runtime_checkable
-class FinalAnswer(Protocol):
-    """An answer with rows that become final later than they enter it."""
-
-    @property
-    def final_to_us(self) -> int | None:
-        """Rows before this time are final: of panes their end counts. None: no row is."""
-
-    def final_rows(self) -> pa.Table:
-        """The rows of the answer that are final."""
-
-    def rows_made_final(self, before: AnswerAt) -> pa.Table:
-        """The rows that have become final since an earlier answer, also if they have left the window since."""
-
-
 def worth_lines(known: Classification) -> list[str]:
     """What EXPLAIN says."""
     return [f"  final: {final_words(known.final)}", f"  state: {known.state.growth}: {known.state.reason}"]
@@ -93,7 +76,7 @@ def final_to(final: FinalRows, held: AnswerAt) -> int | None:
     """The time before which the rows of an answer are final; None where that is not so, or not known."""
     if final.when == "at once":
         return held.now_us
-    return held.final_to_us if final.when == "later" and isinstance(held, FinalAnswer) else None
+    return held.final_to_us if final.when == "later" else None
 
 
 def final_by_watermark(reason: str, table_ids: Iterable[int], state: CatalogState) -> FinalRows:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -65,13 +65,19 @@ class ReachIndex:
 class LogAccess:
     """The log's folder, the listings of its files, and what one answer may read of it.
 
-    `journal`: workers need the definitions up to this position to read the same rows.
+    `journal`: workers need the definitions up to this position to read the same rows. `own_rows`: rows of the answer count
+    as such; else all rows that are read count as those that are read to find it.
     """
 
     folder: Path
     listings: Listings
     budget: RowBudget
     journal: int
+    own_rows: bool = True
+
+    def for_input(self) -> LogAccess:
+        """The same for an answer that another one is made of: its rows are not in the answer that a client gets."""
+        return replace(self, own_rows=False)
 
     def reader(self, table: Table, static: StaticRows, head: int) -> LogReader:
         """Reads the rows below `head` by the shared listing."""
@@ -84,11 +90,18 @@ class LogAccess:
             listings.files,
             budget=self.budget,
             journal=self.journal,
+            own_rows=self.own_rows,
         )
 
     def fresh(self, table: Table, static: StaticRows) -> LogReader:
         """Lists the files of the log again."""
         listing = self.listings
         return LogReader(
-            self.folder, table, static, lambda: listing.fresh(table.id), budget=self.budget, journal=self.journal
+            self.folder,
+            table,
+            static,
+            lambda: listing.fresh(table.id),
+            budget=self.budget,
+            journal=self.journal,
+            own_rows=self.own_rows,
         )

@@ -96,6 +96,7 @@ class LogReader:
         *,
         budget: RowBudget | None = None,
         journal: int = 0,
+        own_rows: bool = True,
     ) -> None:
         self._log = log
         self._table = table
@@ -105,6 +106,7 @@ class LogReader:
         self._files = files or OpenFiles()
         self._budget = budget
         self._journal = journal
+        self._own_rows = own_rows
 
     @property
     def source(self) -> LogSource:
@@ -112,7 +114,7 @@ class LogReader:
 
     def affords(self, rows: int, own: bool = False) -> bool:
         """Whether so many more rows may be read in this process. `own`: they are in the answer."""
-        return self._budget is None or self._budget.affords(rows, own)
+        return self._budget is None or self._budget.affords(rows, own and self._own_rows)
 
     @property
     def most_own(self) -> int:
@@ -127,7 +129,7 @@ class LogReader:
 
     def _take(self, rows: int, own: bool = False) -> None:
         if self._budget is not None:
-            self._budget.take(rows, own)
+            self._budget.take(rows, own and self._own_rows)
 
     def segments(self) -> list[Segment]:
         if self._segments is None:
@@ -237,6 +239,9 @@ class LogReader:
 
     def rows(self, plan: SelectPlan, positions: np.ndarray, values: list[pa.Table]) -> pa.Table:
         """The plan's outputs for these positions (ascending), in log order."""
+        if not self._own_rows and not self.affords(len(positions)):
+            pieces = np.array_split(positions, -(-len(positions) // TASK_ROWS))
+            return pa.concat_tables(self.run([self.source.task(LogReader.rows, plan, p, values) for p in pieces]))
         self._take(len(positions), own=True)
         found, columns = self._gather(set().union(*(columns_of(o.expr) for o in plan.outputs)), positions)
         computed = _computed(values)
@@ -253,13 +258,13 @@ class LogReader:
                 arrays.append(evaluate(output.expr, columns, len(found)))
         return pa.Table.from_arrays(arrays, schema=schema_of(plan.outputs))
 
-    def columns(self, wanted: set[str], positions: np.ndarray) -> dict[str, pa.Array]:
-        """Columns of these positions (ascending), by flat name."""
-        if not self.affords(len(positions)):
+    def columns(self, wanted: set[str], positions: np.ndarray, own: bool = False) -> dict[str, pa.Array]:
+        """Columns of these positions (ascending), by flat name. `own`: they are in the answer, which has been found to be small enough."""
+        if not (own and self._own_rows) and not self.affords(len(positions)):
             pieces = np.array_split(positions, -(-len(positions) // TASK_ROWS))
             found = self.run([self.source.task(LogReader.columns, wanted, piece) for piece in pieces])
             return {name: concat_columns([part[name] for part in found]) for name in found[0]}
-        self._take(len(positions))
+        self._take(len(positions), own)
         return self._gather(wanted, positions)[1]
 
     def _gather(self, wanted: set[str], positions: np.ndarray) -> tuple[np.ndarray, dict[str, pa.Array]]:

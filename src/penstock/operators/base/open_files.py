@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -26,21 +24,13 @@ MOST_GROUPS = 2  # a read of more groups is of a long history, which is rarely r
 _Key = tuple[Path, tuple[int, int], int, str, str]
 
 
-@dataclass(slots=True)
-class _Kept:
-    column: pa.ChunkedArray
-    used_s: float
-
-
 class DecodedColumns:
     """Decoded columns by file, row group and column; unused ones are dropped. Thread-safe."""
 
     def __init__(self, most_bytes: int = MOST_BYTES, clock: Callable[[], float] = time.monotonic) -> None:
         self._lock = threading.Lock()
         self._most_bytes = most_bytes
-        self._clock = clock
-        self._kept: OrderedDict[_Key, _Kept] = OrderedDict()
-        self._nbytes = 0
+        self._kept: Cache[_Key, pa.ChunkedArray] = Cache(most_bytes=most_bytes, idle_s=MOST_IDLE_S, clock=clock)
 
     def read(self, segment: Segment, mark: tuple[int, int], first: int, end: int, schema: pa.Schema) -> pa.Table | None:
         """Rows [first, end) of a file, counted from its own first; None where that is more than is kept of one."""
@@ -63,29 +53,15 @@ class DecodedColumns:
         return pa.Table.from_arrays([known[name] for name in schema.names], schema=schema)
 
     def _known(self, keys: list[_Key]) -> dict[str, pa.ChunkedArray]:
-        now_s = self._clock()
         with self._lock:
-            found = {}
-            for key in keys:
-                kept = self._kept.get(key)
-                if kept is not None:
-                    kept.used_s = now_s
-                    self._kept.move_to_end(key)
-                    found[key[3]] = kept.column
-            return found
+            found = {key[3]: self._kept.get(key) for key in keys}
+        return {name: column for name, column in found.items() if column is not None}
 
     def _keep(self, columns: dict[_Key, pa.ChunkedArray]) -> None:
-        now_s = self._clock()
         with self._lock:
             for key, column in columns.items():
-                if key not in self._kept:
-                    self._kept[key] = _Kept(column, now_s)
-                    self._nbytes += column.nbytes
-            while self._kept and (self._nbytes > self._most_bytes or self._oldest().used_s < now_s - MOST_IDLE_S):
-                self._nbytes -= self._kept.popitem(last=False)[1].column.nbytes
-
-    def _oldest(self) -> _Kept:
-        return next(iter(self._kept.values()))
+                if column.nbytes <= self._most_bytes:
+                    self._kept.put(key, column, column.nbytes)
 
 
 MOST_FILES = 512
@@ -95,9 +71,9 @@ _Mapped = tuple[pa.Table, dict[str, pa.DataType]]
 class OpenFiles:
     """The last used Arrow files as tables without a copy, and columns of compacted files."""
 
-    def __init__(self) -> None:
+    def __init__(self, decoded: DecodedColumns | None = None) -> None:
         self._lock = threading.Lock()
-        self._decoded = DecodedColumns()
+        self._decoded = decoded or DecodedColumns()
         self._tables: Cache[Path, tuple[tuple[int, int], _Mapped]] = Cache(most=MOST_FILES)
 
     def read(self, segment: Segment, first: int, end: int, schema: pa.Schema) -> pa.Table:

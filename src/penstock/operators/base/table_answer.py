@@ -19,7 +19,7 @@ _NONE: Ids = np.empty(0, np.int64)
 class CellsOfLog(Protocol):
     """Cells of rows of the log: made before an answer needs them."""
 
-    def fill(self, most: int) -> None: ...
+    def fill(self, most: int) -> bool: ...
 
     def refine_ahead(self) -> None: ...
 
@@ -31,6 +31,7 @@ class TableAnswer(ABC):
 
     operator: ClassVar[str]
     net_changes: ClassVar[bool] = True
+    finishes_later: ClassVar[bool] = False
     cycle: int
     note: RolledUpNote | None = None
 
@@ -77,6 +78,18 @@ class TableAnswer(ABC):
 
     def undelivered(self, before: AnswerAt, delivered: DeliveredWindows) -> Ids:
         return self.entered(before)
+
+    # -- rows that become final: what an answer says that does not know when
+
+    @property
+    def final_to_us(self) -> int | None:
+        return None
+
+    def final_rows(self) -> pa.Table:
+        return self.answer()
+
+    def rows_made_final(self, before: AnswerAt) -> pa.Table:
+        return self.rows(self.entered(before))
 
 
 def _difference(answer: pa.Table, was: pa.Table) -> tuple[Ids, Ids]:

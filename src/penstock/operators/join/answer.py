@@ -5,24 +5,24 @@ An id is a result's number, or, for a row of the first input without a partner, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import ClassVar
+from functools import partial
+from typing import ClassVar, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.catalog.model import TIME_COLUMN, Table
 from penstock.catalog.rows import StaticRows
-from penstock.errors import expect
-from penstock.expr.evaluate import evaluate
-from penstock.expr.expression import Column, UserCall, columns_of, walk
+from penstock.errors import PenstockError, expect
 from penstock.expr.windows import FOREVER, Bound, JoinWindows, TimeWindow
 from penstock.operators.base.answer import AnswerAt, Ids, all_rows, check_rows, rows_gone
 from penstock.operators.base.blocks import Blocks
 from penstock.operators.base.finality import final_inside, first_begin
-from penstock.operators.base.log_reader import LogReader
+from penstock.operators.base.log_access import LogAccess
+from penstock.operators.base.log_reader import LogReader, read_log
+from penstock.operators.join.projection import ResultProjection, RowsMissing, columns_at
 from penstock.operators.join.result_list import ChosenResults, JoinResults
 from penstock.operators.join.steps.results import EARLIEST
 from penstock.operators.select.delivered_windows import DeliveredWindows
@@ -30,6 +30,8 @@ from penstock.sql.plan import JoinPlan
 from penstock.sql.plan.output import schema_of
 from penstock.streams.log.segments import list_what_is_there, lost_position, missing_file
 from penstock.views.query_state import NEVER
+
+Read = TypeVar("Read")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,7 @@ class JoinAt:
     """A join's answer."""
 
     operator: ClassVar[str] = "join"
+    finishes_later: ClassVar[bool] = True
     stretch: ClassVar[None] = None
     net_changes: ClassVar[bool] = False
     floors: ClassVar[tuple[int, ...]] = ()
@@ -62,7 +65,7 @@ class JoinAt:
     windows: JoinWindows
     now_us: int | None
     start_us: int | None
-    log: Path
+    log: LogAccess
     tables: tuple[StaticRows, ...] = ()  # of the ordinary tables, as the plan lists them
     watermarks: tuple[int | None, ...] = ()  # per input
     kept_from_us: int = -FOREVER  # retention may have taken readings of some input before this
@@ -171,8 +174,8 @@ class JoinAt:
         kept: np.ndarray = np.logical_and.reduce([p >= s.floor for p, s in zip(positions, self.inputs, strict=True)])
         return kept
 
-    def _times(self, place: int, positions: Ids) -> Ids:
-        columns = self._fetch(place, positions, {TIME_COLUMN})
+    def _times(self, place: int, positions: Ids, own: bool = False) -> Ids:
+        columns = self._fetch(place, positions, {TIME_COLUMN}, own)
         times: Ids = columns[TIME_COLUMN].cast(pa.int64()).to_numpy(zero_copy_only=False)
         return times
 
@@ -184,14 +187,13 @@ class JoinAt:
         upper = self.plan.bounds[0][1]
         assert upper is not None and self.now_us is not None
         begin, end = spans[0]
+        return self._alone_between(begin if low is None else low, min(end, self.now_us - upper - 1))
+
+    def _alone_between(self, low: int, high: int, since: int = 0) -> Ids:
+        """Rows without a partner by their time, from a log position on; ascending ids."""
         source = self.inputs[0]
-        found = self._log_reader(0).times(
-            self.alone,
-            source.head,
-            begin if low is None else low,
-            min(end, self.now_us - upper - 1),
-            first=source.floor,
-        )
+        first = max(source.floor, since)
+        found = self._read(0, lambda log_reader: log_reader.times(self.alone, source.head, low, high, first))
         ids: Ids = np.sort(-1 - found.positions)
         return ids
 
@@ -275,15 +277,13 @@ class JoinAt:
 
     def _alone_final(self, low: int, since: int = 0) -> Ids:
         """Rows from a time and a log position on that have no partner and can get none; ascending ids."""
-        final_to_us, source, window = self.final_to_us, self.inputs[0], self.windows.by_input[0]
+        final_to_us, window = self.final_to_us, self.windows.by_input[0]
         spans = self._spans()
         if not self.alone or final_to_us is None or spans is None:
             return np.empty(0, np.int64)
         low = max(low, self.kept_from_us, spans[0][0] if not window.slides else -FOREVER)
         high = min(final_to_us - 1, spans[0][1] if window.ends else FOREVER)
-        found = self._log_reader(0).times(self.alone, source.head, low, high, first=max(source.floor, since))
-        ids: Ids = np.sort(-1 - found.positions)
-        return ids
+        return self._alone_between(low, high, since)
 
     # -- rows
 
@@ -297,9 +297,9 @@ class JoinAt:
         picked = self.results.pick(ids[ids >= 0])
         parts = [schema_of(self.plan.outputs).empty_table()]
         if len(alone):
-            parts.append(self._project({0: np.sort(alone)}, len(alone), None))
+            parts.append(self.projection().unmatched(np.sort(alone)))
         if len(picked.numbers):
-            parts.append(self.project(picked.keep(self.are_kept(picked))))
+            parts.append(self.projection().results(picked.keep(self.are_kept(picked))))
         return pa.concat_tables(parts)
 
     def rows_by_time(self, ids: Ids, limit: int | None = None) -> pa.Table:
@@ -307,67 +307,40 @@ class JoinAt:
         alone, numbers = np.sort(-1 - ids[ids < 0]), ids[ids >= 0]
         begins, ends = self.results.times(numbers)
         if len(alone):
-            times = self._times(0, alone)
+            times = self._times(0, alone, own=True)
             begins, ends = np.concatenate([times, begins]), np.concatenate([times, ends])
         order = np.lexsort((ends, begins))[:limit]
         chosen = np.sort(order)
         table = self.rows(np.concatenate([-1 - alone, numbers])[chosen])
         return table.take(pa.array(np.searchsorted(chosen, order)))
 
-    def project(self, picked: ChosenResults) -> pa.Table:
-        """The rows of results that still have all tuples in the log."""
-        by_input = dict(enumerate(picked.positions(len(self.inputs))))
-        return self._project(by_input, len(picked.numbers), picked)
+    def projection(self) -> ResultProjection:
+        tables = tuple(source.table for source in self.inputs)
+        return ResultProjection(self.plan, tables, self.tables, partial(self._fetch, own=True))
 
-    def _project(self, positions: Mapping[int, Ids], count: int, picked: ChosenResults | None) -> pa.Table:
-        wanted = set().union(*(columns_of(o.expr) for o in self.plan.outputs))
-        columns: dict[str, pa.Array] = {}
-        for place, given in enumerate(self.plan.inputs):
-            mine = {c.partition(".")[2] for c in wanted if c.partition(".")[0] == given.alias}
-            if place in positions:
-                found = self._fetch(place, positions[place], mine)
-            else:
-                types = {c.name: c.type.to_arrow() for c in self.inputs[place].table.flat_columns()}
-                found = {name: pa.nulls(count, types[name]) for name in mine}
-            columns |= {f"{given.alias}.{name}": column for name, column in found.items()}
-        for place, vids in picked.versions(self.plan).items() if picked is not None else ():
-            columns |= self._of_table(place, vids, wanted)
-        arrays = []
-        for output in self.plan.outputs:
-            if picked is not None and any(isinstance(n, UserCall) for n in walk(output.expr)):
-                arrays.append(picked.values(output.name).cast(output.type.to_arrow()))
-            elif isinstance(output.expr, Column):
-                arrays.append(columns[output.expr.name])
-            else:
-                arrays.append(evaluate(output.expr, columns, count))
-        return pa.Table.from_arrays(arrays, schema=schema_of(self.plan.outputs))
+    def _fetch(self, place: int, positions: Ids, wanted: set[str], own: bool = False) -> dict[str, pa.Array]:
+        """Columns of an input's rows. `own`: of rows of the answer."""
+        try:
+            return self._read(place, lambda log_reader: columns_at(log_reader, positions, wanted, own))
+        except RowsMissing:
+            raise self.missing({place: positions}) from None
 
-    def _of_table(self, place: int, vids: Ids, wanted: set[str]) -> dict[str, pa.Array]:
-        """Columns of an ordinary table's rows, in the versions that the results have."""
-        alias, versions = self.plan.tables[place].alias, self.tables[place].versions()
-        index = pa.array(vids, mask=vids < 0)
-        mine = [c.partition(".")[2] for c in wanted if c.partition(".")[0] == alias]
-        return {f"{alias}.{name}": versions.column(name).take(index).combine_chunks() for name in mine}
+    def missing(self, positions: Mapping[int, Ids]) -> PenstockError:
+        """The error for rows that are not there: corrupt_segment where retention has not taken them."""
+        for place, named in positions.items():
+            table_id = self.inputs[place].table.id
+            segments = list_what_is_there(self.log.folder, table_id)
+            for first in np.unique(named).tolist():
+                after = [segment for segment in segments if segment.end > first]
+                lost = lost_position(self.log.folder, table_id, after, first, first + 1)
+                if lost is not None:
+                    return missing_file(table_id, lost)
+        return rows_gone(self)
 
-    def _fetch(self, place: int, positions: Ids, wanted: set[str]) -> dict[str, pa.Array]:
-        """Columns of an input's rows, in any order and as often as they are named."""
-        unique, back = np.unique(positions, return_inverse=True)
-        found = self._log_reader(place).columns(wanted | {TIME_COLUMN}, unique)
-        if len(found[TIME_COLUMN]) < len(unique):
-            self._check_files(place, unique)
-            raise rows_gone(self)
-        index = pa.array(back)
-        return {name: column.take(index) for name, column in found.items()}
-
-    def _check_files(self, place: int, positions: Ids) -> None:
-        """Raise corrupt_segment where a row is not there although retention has not taken it."""
-        table_id = self.inputs[place].table.id
-        segments = list_what_is_there(self.log, table_id)
-        for first in positions.tolist():
-            after = [segment for segment in segments if segment.end > first]
-            lost = lost_position(self.log, table_id, after, first, first + 1)
-            if lost is not None:
-                raise missing_file(table_id, lost)
-
-    def _log_reader(self, place: int) -> LogReader:
-        return LogReader(self.log, self.inputs[place].table, self.inputs[place].static)
+    def _read(self, place: int, work: Callable[[LogReader], Read]) -> Read:
+        source = self.inputs[place]
+        return read_log(
+            work,
+            lambda: self.log.reader(source.table, source.static, source.head),
+            lambda: self.log.fresh(source.table, source.static),
+        )

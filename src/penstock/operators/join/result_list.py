@@ -6,7 +6,7 @@ Chunks never change; readers keep the list they have. What a chunk's file held c
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -147,6 +147,11 @@ class ChosenResults:
 
     def values(self, name: str) -> pa.ChunkedArray:
         return pa.chunked_array([c for p in self.parts for c in p.column(name).chunks])
+
+    def pieces(self, rows: int) -> Iterator[ChosenResults]:
+        """The same, so many at a time."""
+        at = np.arange(len(self.numbers)) // rows
+        return (self.keep(at == place) for place in range(-(-len(self.numbers) // rows)))
 
     def keep(self, mask: np.ndarray[Any, np.dtype[np.bool_]]) -> ChosenResults:
         if mask.all():

@@ -14,6 +14,7 @@ from penstock.cycle.folder import DataFolder
 from penstock.errors import PenstockError
 from penstock.operators.base.blocks import Blocks, cut_below
 from penstock.operators.base.state import OperatorState
+from penstock.operators.join.learning import JoinChoices
 from penstock.operators.join.result_list import JoinResults, results_from_json, results_to_json
 from penstock.operators.join.steps.results import read_results
 from penstock.operators.join.steps.units import LIVE
@@ -80,6 +81,7 @@ class JoinState(OperatorState):
     def __init__(self, folder: DataFolder) -> None:
         self._folder = folder
         self.queries: dict[int, QueryResults] = {}
+        self.choices = JoinChoices()
 
     def define(self, query_id: int, plan: Plan, position: int) -> None:
         if plan.window_join is None:
@@ -98,7 +100,9 @@ class JoinState(OperatorState):
         if kind == "join_info":
             if known.report is None or known.report[0] != cycle:
                 known.report = (cycle, {})
-            known.report[1][position] = orjson.loads(payload)
+            said = known.report[1][position] = orjson.loads(payload)
+            if "costs" in said and said["unit"] == query_id:  # another join that found the same has a copy
+                self.choices.add(cycle, position, said)
         elif kind == "partnered":
             known.partners.add(cycle, position, BitMap.deserialize(payload))
         else:

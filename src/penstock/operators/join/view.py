@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from penstock.catalog.model import QueryDefinition
 from penstock.catalog.state import CatalogState
 from penstock.errors import error, expect
@@ -32,25 +30,25 @@ from penstock.views.retention import kept_from
 _RESULT_BYTES, _POSITION_BYTES = 16, 8
 
 
-def join_at(views: AnswerOwner, query: QueryAt, windows: JoinWindows) -> JoinAt:
+def join_at(views: AnswerOwner, query: QueryAt, windows: JoinWindows, log: LogAccess) -> JoinAt:
     """A join through windows; cycle_gone where the results as of the cycle are not kept any more."""
-    join = hold_join(views.store, query, expect(JoinPlan, query.state.plan), windows, views.folder.log)
+    join = hold_join(views.store, query, expect(JoinPlan, query.state.plan), windows, log)
     if join is None:
         oldest = f"{views.answers_from(query.id)}, for this query"
         raise error("cycle_gone", cycle=query.mark.cycle, oldest=oldest)
     return join
 
 
-def own_join(views: AnswerOwner, name: str) -> JoinAt:
+def own_join(views: AnswerOwner, name: str, log: LogAccess) -> JoinAt:
     """The join that a query is or stands on, now."""
     with views.locked() as store:
         mark = views.feed.last()
         assert mark is not None
         query, window = views.query_at(store.state.queries[name], mark)
-        return join_at(views, query, expect(JoinWindows, window))
+        return join_at(views, query, expect(JoinWindows, window), log)
 
 
-def read_join(views: AnswerOwner, name: str, mark: Mark | None = None) -> JoinAt:
+def read_join(views: AnswerOwner, name: str, log: LogAccess, mark: Mark | None = None) -> JoinAt:
     """A join as its readers see it at a cycle: one cycle later, and also outside the join's own window."""
     with views.locked() as store:
         query_id = store.state.queries[name].id
@@ -60,10 +58,12 @@ def read_join(views: AnswerOwner, name: str, mark: Mark | None = None) -> JoinAt
         before = views.feed.mark(mark.cycle - 1) if mark.cycle > views.feed.oldest() else mark
         # A join shows the results of its history at once: no later cycle is needed.
         mark = before if views.windows.at(query_id, before.cycle) is not None else mark
-        return join_at(views, QueryAt(query_id, name, answer, mark), expect(JoinWindows, answer.window))
+        return join_at(views, QueryAt(query_id, name, answer, mark), expect(JoinWindows, answer.window), log)
 
 
-def hold_join(store: AnswerStore, query: QueryAt, plan: JoinPlan, windows: JoinWindows, log: Path) -> JoinAt | None:
+def hold_join(
+    store: AnswerStore, query: QueryAt, plan: JoinPlan, windows: JoinWindows, log: LogAccess
+) -> JoinAt | None:
     """None where the results as of the cycle are not kept any more."""
     answer, mark = query.state, query.mark
     state, at = store.state, mark.joins[query.id]
@@ -105,7 +105,7 @@ class JoinView(View):
 
     def at(self, views: AnswerOwner, query: QueryDefinition, mark: Mark, log: LogAccess, asked: bool) -> AnswerAt:
         found, windows = views.query_at(query, mark)
-        return join_at(views, found, expect(JoinWindows, windows))
+        return join_at(views, found, expect(JoinWindows, windows), log)
 
     def full_window_bytes(self, plan: Plan, state: CatalogState, segments_of: SegmentsOf) -> int | None:
         """As if each reading of the first stream found one partner: how many it finds is not known before."""
@@ -128,7 +128,7 @@ class JoinView(View):
         return words_of(plan)
 
     def only_strategy(self, plan: Plan, window: AnyWindow | None, asked: str | None) -> str | None:
-        return "a join's results are kept, its window is cut when asked"
+        return "a join's results are kept, its window is cut when asked; with none, every request would join the rows again"
 
 
 def _final_rows(plan: JoinPlan, state: CatalogState) -> FinalRows:

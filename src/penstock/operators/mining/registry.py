@@ -16,7 +16,7 @@ from penstock.operators.mining.matches import matches
 from penstock.operators.mining.periodic_patterns import periodic_patterns
 from penstock.operators.mining.periods import periods
 from penstock.operators.mining.series import Columns, Options, elements
-from penstock.types import BIGINT, DOUBLE, Type, parse_type
+from penstock.types import BIGINT, DOUBLE, Type, format_duration, parse_type
 
 Kind = Literal["duration", "elements", "whole", "number", "flag", "word", "levels", "column", "shape"]
 """`elements` is a duration that is a multiple of `every`, or without `every` a number of readings."""
@@ -57,6 +57,23 @@ class Parameter:
             return "a duration, a multiple of `every`; without `every` a number of readings"
         number = "a number" if self.kind == "number" else "a whole number"
         return f"{number} from {self.least:g} to {self.most:g}"
+
+    def example(self, every_us: int | None) -> str:
+        """It with a value that it takes. `every_us`: the width of slots, None without them."""
+        value = self.least if self.default is None else self.default
+        if self.kind == "word":
+            value = self.words[0].upper()
+        elif self.kind == "flag":
+            value = str(value).lower()
+        elif self.kind == "levels":
+            value = "ARRAY[5, 10]"
+        elif self.kind == "shape":
+            value = "ARRAY[0, 1, 3, 1, 0]"
+        elif self.kind == "duration":
+            value = "1 MINUTE"
+        elif self.kind == "elements" and every_us is not None:
+            value = f"'{format_duration(int(value) * every_us)}'"
+        return f"{self.name} => {value}"
 
 
 SLOT_FUNCTIONS = {"mean": "avg", "last": "last", "min": "min", "max": "max", "sum": "sum", "count": "count"}
@@ -321,6 +338,7 @@ _TABLE = (
         clusters,
         takes="points",
         note=_sampled,
+        element_us=2.0,
     ),
     MiningFunction(
         "vector_sum",

@@ -92,6 +92,7 @@ class ResampleAt(TableAnswer):
     """An answer with RESAMPLE at a cycle, computed at the first request. The logs up to the cycle's heads do not change."""
 
     operator: ClassVar[str] = "resample"
+    finishes_later: ClassVar[bool] = True
     cycle: int
     query_id: int
     now_us: int | None

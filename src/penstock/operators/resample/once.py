@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
 
 from penstock.errors import expect
-from penstock.operators.aggregate.trees.answer_columns import NotAnswered
-from penstock.operators.base.row_budget import BudgetExceeded, RowBudget
+from penstock.operators.base.log_access import LogAccess
+from penstock.operators.base.once import NotAnswered, Once, OnceOwner, PastAnswer, PastQuestion, span_at
+from penstock.operators.base.row_budget import BudgetExceeded
 from penstock.operators.resample.answer import ResampleAt
 from penstock.operators.resample.answer_at import ResampleRequest, hold_resampled
 from penstock.operators.sparksql.evaluation_rows import Evaluation
 from penstock.operators.sparksql.moments import moment_of
-from penstock.sql.plan import ResamplePlan, SparkPlan
+from penstock.sql.plan import Plan, ResamplePlan, SparkPlan
 
 if TYPE_CHECKING:
     from penstock.views.standing_queries import StandingQueries
@@ -28,26 +30,26 @@ def resampled_once(standing: StandingQueries, plan: SparkPlan) -> Evaluation:
     with standing.locked() as store:
         moment = moment_of(plan, store, None)
         most = standing.settings.result_max_rows
-        held = hold_once(standing, plan, moment.now_us, moment.ranges, most, budget)
+        log = standing.log_access(budget)
+        held = _hold(standing, plan, (moment.now_us, moment.ranges), log, most)
     found, took_s = answer_once(held), time.monotonic() - began
     if found is None:
         raise NotAnswered("too much has to be read")
     return Evaluation(found, held.cycle, moment.now_us, took_s, notices=budget.notices())
 
 
-def hold_once(
+def _hold(
     standing: StandingQueries,
-    plan: SparkPlan,
-    now_us: int,
-    spans: Mapping[str, tuple[int, int]],
+    plan: Plan,
+    moment: tuple[int, Mapping[str, tuple[int, int]]],
+    log: LogAccess,
     most: int | None,
-    budget: RowBudget,
 ) -> ResampleAt:
     """The answer for a NOW and for what windows are then, by relation, over the logs as of the last cycle. Under the lock."""
-    store = standing.store
+    store, (now_us, spans) = standing.store, moment
     assert store.offset is not None
     request = ResampleRequest(0, expect(ResamplePlan, plan), store.cycle, (store.start, store.offset), now_us, spans)
-    return hold_resampled(store, request, standing.log_access(budget), most)
+    return hold_resampled(store, request, log, most)
 
 
 def answer_once(held: ResampleAt) -> pa.Table | None:
@@ -56,3 +58,35 @@ def answer_once(held: ResampleAt) -> pa.Table | None:
         return held.answer()
     except BudgetExceeded:
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class PastResample:
+    """The answer as of a past time."""
+
+    note: ClassVar[None] = None
+
+    held: ResampleAt
+
+    def select(self, limit: int | None, most: int) -> pa.Table:
+        found = answer_once(self.held)
+        if found is None:
+            raise NotAnswered("too much has to be read")
+        return found
+
+
+class ResampleOnce(Once):
+    """Both from the logs."""
+
+    def answer(self, owner: OnceOwner, plan: SparkPlan) -> Evaluation | None:
+        return resampled_once(owner.standing, plan)
+
+    def covers_past(self, plan: Plan) -> bool:
+        return True
+
+    def hold_past(self, standing: StandingQueries, asked: PastQuestion) -> PastAnswer:
+        spans = {r.name: span_at(r.window, asked.at_us, asked.start_us) for r in asked.plan.relations}
+        return PastResample(_hold(standing, asked.plan, (asked.at_us, spans), asked.log, asked.most))
+
+
+ONCE = ResampleOnce()

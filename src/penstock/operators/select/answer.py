@@ -48,6 +48,7 @@ class SelectAt:
 
     operator: ClassVar[str] = "select"
     net_changes: ClassVar[bool] = False
+    finishes_later: ClassVar[bool] = False
     floors: ClassVar[tuple[int, ...]] = ()
     note: ClassVar[None] = None
 
@@ -62,7 +63,7 @@ class SelectAt:
     ready: CurrentRows | None = None  # where the answer is kept current
     stretch: int | None = None  # the cycle since which the window over time stands
     instants: Instants | None = None
-    cut_ms: Callable[[float], None] | None = None  # is told the processor time that cutting the answer out took
+    cut_ms: Callable[[float], None] | None = None  # is told the processor time that finding the answer took
 
     @property
     def stands_for(self) -> int:
@@ -134,7 +135,19 @@ class SelectAt:
         """Matches in [first, end) from a time on, up to another one, whatever the window."""
         return self._reading(lambda f: self.matches.times(f, end, low, high, first))
 
-    def found_since(self, before: AnswerAt | None) -> Ids:
+    # -- rows that become final: each one at once
+
+    @property
+    def final_to_us(self) -> int | None:
+        return self.now_us
+
+    def final_rows(self) -> pa.Table:
+        return self.rows(self._found_since(None))
+
+    def rows_made_final(self, before: AnswerAt) -> pa.Table:
+        return self.rows(self._found_since(before))
+
+    def _found_since(self, before: AnswerAt | None) -> Ids:
         """Rows that were logged since an earlier answer, whether or not NOW has reached them: it may wait for another stream."""
         was, window, span = expect(SelectAt, before) if before is not None else None, self.instant.window, None
         if isinstance(window, TimeWindow) and not (window.end.anchor == "now" and window.end.offset_us < 0):
@@ -164,6 +177,8 @@ class SelectAt:
 @dataclass(frozen=True, slots=True)
 class LastingAt(SelectAt):
     """The answer where a condition has to last. A late reading may break or mend it, so that rows become final with the watermark."""
+
+    finishes_later: ClassVar[bool] = True
 
     watermark_us: int | None = None
     kept_from_us: int = -FOREVER  # retention may have taken readings before this

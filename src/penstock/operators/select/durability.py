@@ -8,6 +8,7 @@ from functools import lru_cache
 import orjson
 
 from penstock.catalog.model import PlanText, QueryDefinition
+from penstock.catalog.state import CatalogState
 from penstock.expr.windows import TimeWindow
 from penstock.sql.plan import KernelPlan, SelectPlan, plan_from_json
 
@@ -32,9 +33,11 @@ def is_pure(plan: KernelPlan) -> bool:
     return isinstance(plan.windows, TimeWindow) and not plan.calls_user_code
 
 
-def may_wait(definition: QueryDefinition) -> bool:
-    """Whether a query of class low can stand behind the cycles: a selection with matches that do not depend on one another."""
-    return definition.priority == "low" and definition.branch_of is None and _waits(definition.stored_plan)
+def may_wait(state: CatalogState, definition: QueryDefinition) -> bool:
+    """Whether a query may stand behind the cycles: by its class, and as a selection with matches that do not depend on one another."""
+    if definition.id not in state.deferrable() or definition.branch_of is not None:
+        return False
+    return _waits(definition.stored_plan)
 
 
 @lru_cache(maxsize=4096)

@@ -2,24 +2,23 @@
 
 - complete: the rows inside the window are kept current at each cycle. Costs each cycle, an invocation nearly nothing.
 - partial: matches are found as rows come, the window is cut when asked. Costs bits per row, little per invocation.
-- none: nothing is kept, an invocation evaluates its window. Costs only at invocations; chosen only on request.
+- none: nothing is kept, an invocation evaluates its window. Costs only at invocations. The run plan says which queries it has.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Literal, TypeAlias
 
 from penstock.operators.select.durability import is_pure
+from penstock.operators.select.strategy_costs import Strategy, StrategyFigures, cheapest, strategy_costs
 from penstock.views.query_state import QueryState
 
-Strategy = Literal["complete", "partial", "none"]
-
-# Until both were measured, moving an answer on counts as so many times what cutting it out costs.
-ASKED_PER_CYCLE = 1.5
 LOOK_CYCLES = 16
-# The other way is taken where it is so much cheaper; the newest measurement counts for so much.
-CHEAPER = 1.2
+# A query without a request for so many cycles is forgotten.
+FORGET_CYCLES = 1024
+# The newest measurement counts for so much.
 _NEWEST = 0.3
 # What all answers that are kept current may cost a cycle; those left over are moved on when asked for.
 MOST_READY = 64
@@ -27,23 +26,25 @@ READY_SECONDS = 0.05
 READY_MAX_ROWS = 1 << 16
 SLEEPS = "it sleeps: no client has used it for a while, and its window is evaluated when it is asked"
 
+Measured: TypeAlias = Literal["cut_ms", "move_ms", "evaluate_ms"]
+
 
 @dataclass(slots=True)
 class _Asked:
     since: int
     times: int = 0
-    ready: bool = False
-    per_cycle: float = 0.0  # requests, when this was last looked at
-    cut_ms: float | None = None  # to answer a request from matches
-    move_ms: float | None = None  # to bring the answer that is kept to the next cycle
+    left_out: bool = False  # whether cycles leave it out because that is cheaper
+    figures: StrategyFigures = field(default_factory=StrategyFigures)
+    evaluated_ms: float | None = None  # what requests took while it was left out
 
-    def is_cheaper_ready(self) -> bool:
-        """Whether keeping the answer current costs less, by enough to change or to stay as it is."""
-        moving, cutting = ASKED_PER_CYCLE, self.per_cycle
-        if self.move_ms is not None and self.cut_ms is not None:
-            moving, cutting = self.move_ms, self.cut_ms * self.per_cycle
-            return moving < CHEAPER * cutting if self.ready else CHEAPER * moving < cutting
-        return cutting >= moving
+    def at(self, cycle: int) -> StrategyFigures:
+        """The figures, with the requests of the last cycles if there were enough of these."""
+        passed = cycle - self.since
+        if passed < LOOK_CYCLES:
+            return self.figures
+        # Without a request since then, it is asked once in so many cycles at most.
+        requests = self.times / passed if self.times else min(self.figures.requests, 1 / passed)
+        return replace(self.figures, requests=requests)
 
 
 class StorageChoice:
@@ -51,6 +52,7 @@ class StorageChoice:
 
     def __init__(self) -> None:
         self._asked: dict[int, _Asked] = {}
+        self._ready: set[int] = set()
 
     def of(self, query_id: int, answer: QueryState, only: str | None) -> Strategy:
         """`only`: the reason why there is no choice."""
@@ -60,23 +62,18 @@ class StorageChoice:
             return "none"
         if answer.strategy is not None:
             return "complete" if answer.strategy == "complete" else "partial"
-        asked = self._asked.get(query_id)
-        return "complete" if asked is not None and asked.ready else "partial"
+        return "complete" if query_id in self._ready else "partial"
 
     def why(self, query_id: int, answer: QueryState) -> str:
         """The reason of a choice, for EXPLAIN."""
-        if answer.sleeping:
+        asked = self._asked.get(query_id)
+        if answer.sleeping and (asked is None or not asked.left_out):
             return SLEEPS
         if answer.strategy is not None:
             return "a user chose it"
-        asked = self._asked.get(query_id)
-        if asked is not None and asked.move_ms is not None and asked.cut_ms is not None:
-            return (
-                f"keeping it current takes {asked.move_ms:.2f} ms a cycle, cutting it out {asked.cut_ms:.2f} ms a request,"
-                f" at {asked.per_cycle:.1f} requests a cycle"
-            )
-        rate = f"asked for {ASKED_PER_CYCLE:g} times a cycle or more"
-        return f"it is {rate}" if asked is not None and asked.ready else f"it is not {rate}"
+        if asked is None:
+            return "it was not asked for lately"
+        return f"by its costs: {figures_text(asked.figures)}"
 
     def note(self, query_id: int, cycle: int) -> None:
         """Count one request for the current answer of a query."""
@@ -84,49 +81,95 @@ class StorageChoice:
         if asked is None:
             asked = self._asked[query_id] = _Asked(cycle)
         asked.times += 1
-        self._look(asked, cycle)
+        if cycle - asked.since >= LOOK_CYCLES:
+            self._look(query_id, asked, cycle)
 
-    def note_ms(self, query_id: int, ms: float, moved: bool) -> None:
-        """What it took to bring a kept answer to the next cycle, or to cut one out for a request.
+    def note_ms(self, query_id: int, ms: float, measured: Measured) -> None:
+        """What it took to bring a kept answer to the next cycle, or to find the answer of a request.
 
         Called without the lock, for which a reader would wait: a lost measurement changes no answer.
         """
         asked = self._asked.get(query_id)
         if asked is None:
             return
-        before = asked.move_ms if moved else asked.cut_ms
+        before = asked.evaluated_ms if measured == "evaluate_ms" else getattr(asked.figures, measured)
         now = ms if before is None else before + _NEWEST * (ms - before)
-        if moved:
-            asked.move_ms = now
-        else:
-            asked.cut_ms = now
+        if measured == "evaluate_ms":
+            asked.evaluated_ms = now
+        asked.figures = replace(asked.figures, **{measured: now})  # of an estimate, the measured time takes the place
 
-    def _look(self, asked: _Asked, cycle: int) -> None:
-        passed = cycle - asked.since
-        if passed < LOOK_CYCLES:
-            return
-        asked.per_cycle = asked.times / passed
-        often = asked.is_cheaper_ready()
-        if often and not asked.ready and sum(a.ready for a in self._asked.values()) >= MOST_READY:
-            often = False
-        asked.since, asked.times, asked.ready = cycle, 0, often
+    def _look(self, query_id: int, asked: _Asked, cycle: int) -> None:
+        asked.figures = asked.at(cycle)
+        asked.since, asked.times = cycle, 0
+        now: Strategy = "complete" if query_id in self._ready else "partial"
+        # Whether cycles leave it out is for the run plan to say.
+        chosen = cheapest(strategy_costs(replace(asked.figures, evaluate_ms=None)), now)
+        if chosen == "partial":
+            self._ready.discard(query_id)
+        elif len(self._ready) < MOST_READY:
+            self._ready.add(query_id)
+
+    def leaves_out(self, query_id: int, cycle: int, match_ms: float, evaluate_ms: float) -> bool:
+        """Whether cycles should leave out a query that clients invoke, by its part of the shared pass and the cost of its window."""
+        asked = self._asked.get(query_id)
+        if asked is None:
+            return False
+        if asked.evaluated_ms is not None:
+            evaluate_ms = asked.evaluated_ms
+        known = asked.figures = replace(asked.at(cycle), match_ms=match_ms, evaluate_ms=evaluate_ms)
+        now: Strategy = "none" if asked.left_out else "complete" if query_id in self._ready else "partial"
+        asked.left_out = known.requests > 0 and cheapest(strategy_costs(known), now) == "none"
+        if not asked.left_out:
+            asked.evaluated_ms = None
+        return asked.left_out
+
+    def is_left_out(self, query_id: int) -> bool:
+        """Whether a query that does not meet rows was left out by cost, and not for want of use."""
+        asked = self._asked.get(query_id)
+        return asked is not None and asked.left_out
+
+    def figures(self, query_id: int, cycle: int) -> StrategyFigures:
+        """What was measured of a query, as far as it was asked for lately."""
+        asked = self._asked.get(query_id)
+        return asked.at(cycle) if asked is not None else StrategyFigures()
 
     def calm_down(self, cycle: int) -> list[int]:
         """Queries that are not asked about any more; they are kept current no longer."""
         # A query with requests is checked again after LOOK_CYCLES: these had none for longer than that.
-        gone = [q for q, a in self._asked.items() if cycle - a.since > 2 * LOOK_CYCLES]
-        for query_id in gone:
-            del self._asked[query_id]
+        gone = [q for q in self._ready if self._rests(q, cycle, 2 * LOOK_CYCLES)]
+        self._ready.difference_update(gone)
+        if cycle % LOOK_CYCLES == 0:
+            self._forget([q for q in self._asked if self._rests(q, cycle, FORGET_CYCLES)])
         return gone
+
+    def _rests(self, query_id: int, cycle: int, cycles: int) -> bool:
+        asked = self._asked.get(query_id)
+        return asked is None or cycle - asked.since > cycles
+
+    def _forget(self, queries: Iterable[int]) -> None:
+        for query_id in queries:
+            self.forget(query_id)
 
     def too_large(self, query_id: int) -> None:
         """An answer that was to be kept current has too many rows for that."""
-        if query_id in self._asked:
-            self._asked[query_id].ready = False
+        self._ready.discard(query_id)
 
     def ready(self) -> list[int]:
         """Queries that are kept current because they are asked about often."""
-        return [q for q, a in self._asked.items() if a.ready]
+        return list(self._ready)
 
     def forget(self, query_id: int) -> None:
         self._asked.pop(query_id, None)
+        self._ready.discard(query_id)
+
+
+def figures_text(known: StrategyFigures) -> str:
+    """What was measured of a query, in words."""
+    parts = (
+        ("keeping it current takes", known.move_ms, "a cycle"),
+        ("cutting it out", known.cut_ms, "a request"),
+        ("evaluating its window", known.evaluate_ms, "a request"),
+        ("finding its matches", known.match_ms or None, "a cycle"),
+    )
+    told = [f"{what} {ms:.3g} ms {each}" for what, ms, each in parts if ms is not None]
+    return ", ".join([*told, f"at {known.requests:.2g} requests a cycle"])

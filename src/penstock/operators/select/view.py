@@ -23,6 +23,7 @@ from penstock.operators.select.current_rows import CurrentRows
 from penstock.operators.select.hold import HoldCache, HoldPositions
 from penstock.operators.select.match_positions import MatchEvaluator, MatchPositions
 from penstock.operators.select.match_store import MatchStoreAt
+from penstock.operators.select.storage_choice import Measured
 from penstock.operators.select.window_cut import WindowAt, WindowMatches
 from penstock.sql.plan import Plan, SelectPlan, reach_of
 from penstock.types import format_duration
@@ -144,8 +145,9 @@ class SelectView(View):
             if asked:
                 views.storage_choice.note(query.id, mark.cycle)
             chosen = views.storage_choice.of(query.id, found.state, only_strategy(found.state))
-            if asked and chosen == "partial":
-                cut_ms = partial(views.storage_choice.note_ms, query.id, moved=False)
+            if asked and chosen != "complete":
+                measured: Measured = "cut_ms" if chosen == "partial" else "evaluate_ms"
+                cut_ms = partial(views.storage_choice.note_ms, query.id, measured=measured)
             ready = views.ready if chosen == "complete" else None
         plan = expect(SelectPlan, found.state.plan)
         held = replace(hold_select(views.store, found, plan, window, log, ready), cut_ms=cut_ms)

@@ -60,8 +60,10 @@ class WindowAt:
     window: Window
 
     def range(self) -> tuple[int, int] | None:
-        """[low, high] of a time window; None where no NOW is known yet."""
-        return None if self.now_us is None else self.range_at(self.now_us)
+        """[low, high] of a time window; None where no NOW is known yet, and for a window of rows."""
+        if self.now_us is None or not isinstance(self.window, TimeWindow):
+            return None
+        return self.range_at(self.now_us)
 
     def range_at(self, now_us: int) -> tuple[int, int]:
         assert isinstance(self.window, TimeWindow)

@@ -150,10 +150,11 @@ def _read_join(state: CatalogState, name: str) -> JoinPlan | None:
 
 def read_joins(plan: SparkPlan, moment: Moment, standing: StandingQueries, name: str) -> dict[str, JoinRead]:
     """What an evaluation at the last committed cycle reads of joins. To be called under the lock."""
-    reads = {}
+    reads, log = {}, standing.log_access().for_input()
     for relation, query in joins_below(plan, moment.state, name).items():
         span = moment.ranges.get(relation)
-        reads[relation] = JoinRead(own_join(standing, query) if span is None else read_join(standing, query), span)
+        join = own_join(standing, query, log) if span is None else read_join(standing, query, log)
+        reads[relation] = JoinRead(join, span)
     return reads
 
 

@@ -11,8 +11,6 @@ import pyarrow as pa
 
 from penstock.errors import expect
 from penstock.operators.base.answer import AnswerAt, Ids, check_rows
-from penstock.operators.base.finality import FinalAnswer
-from penstock.operators.select.answer import SelectAt
 from penstock.operators.select.delivered_windows import DeliveredWindows
 
 # Ids of a branch are less than half of it away from its place: they are positions in logs or numbers of results, also negative ones.
@@ -24,6 +22,7 @@ class UnionAt:
     """An id is one of a branch, moved by the place of the branch."""
 
     operator: ClassVar[str] = "union"
+    finishes_later: ClassVar[bool] = True
     net_changes: ClassVar[bool] = False
     note: ClassVar[None] = None
 
@@ -94,19 +93,14 @@ class UnionAt:
 
     @property
     def final_to_us(self) -> int | None:
-        found = [b.final_to_us if isinstance(b, FinalAnswer) else b.now_us for b in self.branches]
+        found = [branch.final_to_us for branch in self.branches]
         return None if None in found else min(time_us for time_us in found if time_us is not None)
 
     def final_rows(self) -> pa.Table:
-        return pa.concat_tables(
-            b.final_rows() if isinstance(b, FinalAnswer) else _found(b, None) for b in self.branches
-        )
+        return pa.concat_tables(branch.final_rows() for branch in self.branches)
 
     def rows_made_final(self, before: AnswerAt) -> pa.Table:
-        return pa.concat_tables(
-            branch.rows_made_final(was) if isinstance(branch, FinalAnswer) else _found(branch, was)
-            for branch, was in self._since(before)
-        )
+        return pa.concat_tables(branch.rows_made_final(was) for branch, was in self._since(before))
 
     def _since(self, before: AnswerAt) -> Iterator[tuple[AnswerAt, AnswerAt]]:
         return zip(self.branches, expect(UnionAt, before).branches, strict=True)
@@ -114,12 +108,6 @@ class UnionAt:
     def _of_branches(self, ids: Ids) -> list[Ids]:
         places = (ids + _SPAN // 2) // _SPAN
         return [ids[places == place] - place * _SPAN for place in range(len(self.branches))]
-
-
-def _found(branch: AnswerAt, before: AnswerAt | None) -> pa.Table:
-    """The rows of a branch that are final at once, those found since an earlier answer or all of them."""
-    found = expect(SelectAt, branch)
-    return found.rows(found.found_since(before))
 
 
 def _joined(ids: list[Ids] | tuple[Ids, ...]) -> Ids:

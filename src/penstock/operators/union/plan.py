@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from penstock.errors import check_known
 from penstock.sql.plan import Plan, plan_from_json, plan_to_json
 from penstock.sql.plan.nodes import KernelPlan
 from penstock.types import Type
@@ -35,5 +36,6 @@ def to_json(plan: Plan) -> dict[str, Any]:
 
 
 def from_json(data: dict[str, Any]) -> UnionPlan:
+    check_known(data, {"kind", "branches"}, "a plan")
     kernels = [plan_from_json(branch).kernel for branch in data["branches"]]
     return UnionPlan(tuple(kernel for kernel in kernels if kernel is not None))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
@@ -13,7 +13,7 @@ import pyarrow as pa
 from penstock.catalog.model import TIME_COLUMN
 from penstock.errors import expect
 from penstock.expr.evaluate import evaluate, evaluate_mask
-from penstock.expr.expression import columns_of
+from penstock.expr.expression import Column, columns_of
 from penstock.expr.windows import FOREVER
 from penstock.operators.base.answer import AnswerAt, Ids, rows_gone
 from penstock.operators.base.finality import final_inside
@@ -26,7 +26,10 @@ from penstock.operators.window_functions.plan import WindowFunctionsPlan
 from penstock.operators.window_functions.state import Columns, RowColumns, WindowFunctionsState
 from penstock.sql.plan.output import schema_of
 from penstock.sql.plan.window_calls import parts_of, window_name
+from penstock.types import TIMESTAMP
 from penstock.views.answer_store import AnswerStore
+
+_FINAL_AT = "final_at"
 
 
 @dataclass(slots=True, eq=False)
@@ -34,6 +37,7 @@ class WindowFunctionsAt(TableAnswer):
     """The answer at a cycle, found at the first request. `below`: the selection of its rows, or the first ones of each partition."""
 
     operator: ClassVar[str] = "window_functions"
+    finishes_later: ClassVar[bool] = True
     cycle: int
     query_id: int
     plan: WindowFunctionsPlan
@@ -43,7 +47,9 @@ class WindowFunctionsAt(TableAnswer):
     locked: Callable[[], AbstractContextManager[AnswerStore]]
     watermark_us: int | None = None
     _answer: pa.Table | None = field(default=None)
-    _times: Ids | None = field(default=None)  # of the rows of the answer, where nothing else sorts them
+    _times: Ids | None = field(
+        default=None
+    )  # of each row, where nothing sorts them: that of the last reading it looks at
 
     @property
     def now_us(self) -> int | None:
@@ -64,7 +70,7 @@ class WindowFunctionsAt(TableAnswer):
 
     @property
     def final_to_us(self) -> int | None:
-        """Where the plan says that rows become final: with nothing but LAG, and a BEGIN that does not move."""
+        """Where the plan says that rows become final: with nothing but LAG and LEAD, and a BEGIN that does not move."""
         instant = expect(SelectAt, self.below).instant
         span = instant.range()
         return final_inside(instant.window, self.watermark_us, span[1] if span is not None else None)
@@ -120,14 +126,24 @@ class WindowFunctionsAt(TableAnswer):
         back = np.empty(count, np.int64)
         back[order] = np.arange(count)
         by_time = {name: column.take(pa.array(order)) for name, column in columns.items()}
-        values = window_columns(plan.over, by_time, count)
+        values = {**window_columns(plan.over, by_time, count), _FINAL_AT: _final_at(plan, by_time, count)}
         columns = columns | {name: column.take(pa.array(back)) for name, column in values.items()}
         if plan.qualify is not None:
             kept = pa.array(np.flatnonzero(evaluate_mask(plan.qualify, columns, count)))
             columns, count = {name: column.take(kept) for name, column in columns.items()}, len(kept)
-        self._times = columns[TIME_COLUMN].cast(pa.int64()).to_numpy()
+        self._times = columns[_FINAL_AT].cast(pa.int64()).to_numpy()
         arrays = [evaluate(output.expr, columns, count) for output in outputs]
         return pa.Table.from_arrays(arrays, schema=schema_of(outputs))
+
+
+def _final_at(plan: WindowFunctionsPlan, columns: dict[str, pa.Array], count: int) -> pa.Array:
+    """The time of the last reading that each row looks at: of itself, or of one that LEAD finds. It is far off where that has not come."""
+    time = Column(TIME_COLUMN, TIMESTAMP)
+    leads = {replace(c, type=TIMESTAMP, arguments=(time,)) for c in plan.over if c.function == "lead"}
+    found = columns[TIME_COLUMN].cast(pa.int64()).to_numpy()
+    for next_time in window_columns(list(leads), columns, count).values():
+        found = np.maximum(found, next_time.cast(pa.int64()).fill_null(FOREVER).to_numpy())
+    return pa.array(found, pa.int64())
 
 
 def kept_rows(store: AnswerStore) -> WindowFunctionsState:

@@ -85,24 +85,32 @@ class WindowFunctionsView(View):
 
 
 def _final_rows(plan: WindowFunctionsPlan, state: CatalogState) -> FinalRows:
-    """Only what LAG sees cannot change any more, unless it leaves a window that moves."""
+    """What LAG and LEAD see by time cannot change any more, unless it leaves a window that moves."""
     window, table = plan.rows.window, state.tables_by_id.get(plan.rows.table_id)
     by_time = all(
-        call.function == "lag" and [(key.expr, key.descending) for key in call.order] == [(_TIME, False)]
+        call.function in ("lag", "lead") and [(key.expr, key.descending) for key in call.order] == [(_TIME, False)]
         for call in plan.over
     )
     facts = (
         (plan.top is not None, "it is the first rows of each partition, as they are now"),
-        (not by_time, "ranks and LEAD depend on readings that may still come"),
-        (not isinstance(window, TimeWindow) or window.slides, "BEGIN moves on, past the readings that LAG looks at"),
-        (table is None or table.options.retention_us is not None, "retention takes the readings that LAG looks at"),
+        (not by_time, "ranks, and what another order than by ts finds, depend on readings that may still come"),
+        (
+            not isinstance(window, TimeWindow) or window.slides,
+            "BEGIN moves on, past the readings that LAG and LEAD look at",
+        ),
+        (
+            table is None or table.options.retention_us is not None,
+            "retention takes the readings that LAG and LEAD look at",
+        ),
         (plan.rows.lasting is not None, "a late reading may break or mend what has to last"),
         (plan.sorted is not None, "ORDER BY and LIMIT depend on rows that are not final"),
     )
     never = next((why for holds, why in facts if holds), None)
     if never is not None:
         return FinalRows("never", never)
-    return final_by_watermark("once the watermark has passed the reading", (plan.rows.table_id,), state)
+    leads = any(call.function == "lead" for call in plan.over)
+    passed = "the last reading that LEAD looks at" if leads else "the reading"
+    return final_by_watermark(f"once the watermark has passed {passed}", (plan.rows.table_id,), state)
 
 
 _TIME = Column(TIME_COLUMN, TIMESTAMP)

@@ -55,6 +55,7 @@ def describe(result: Result) -> dict[str, Any]:
         "now": _time(result.now_us),
         "complete_from": _time(result.complete_from_us),
         "final_to": _time(result.final_to_us),
+        "behind": result.behind.to_json() if result.behind is not None else None,
         "done": result.done,
         "notices": list(result.notices),
     }
@@ -71,7 +72,13 @@ def columns_of(table: pa.Table) -> list[dict[str, str]]:
 
 def encode_event(event: Event) -> bytes:
     """The data of one server-sent event; rows are objects, since each event stands alone."""
-    facts = {"cycle": event.cycle, "now": _time(event.now_us), "final_to": _time(event.final_to_us)}
+    behind = event.behind.to_json() if event.behind is not None else None
+    facts = {
+        "cycle": event.cycle,
+        "now": _time(event.now_us),
+        "final_to": _time(event.final_to_us),
+        "behind": behind,
+    }
     return orjson.dumps({**facts, "columns": columns_of(event.table), "rows": row_objects(event.table)})
 
 
@@ -81,10 +88,11 @@ def _time(us: int | None) -> str | None:
 
 def _headers(result: Result) -> dict[str, str]:
     facts = describe(result)
-    notices = facts.pop("notices")
-    if notices:
-        # Header values are Latin-1 at best, so the list travels as JSON in ASCII.
-        facts["notices"] = orjson.dumps(notices).decode().encode("ascii", "backslashreplace").decode()
+    for name in ("notices", "behind"):
+        # Header values are Latin-1 at best, so these travel as JSON in ASCII.
+        value = facts.pop(name)
+        if value:
+            facts[name] = orjson.dumps(value).decode().encode("ascii", "backslashreplace").decode()
     # "complete_from" is Penstock-Complete-From.
     return {f"Penstock-{name.replace('_', '-').title()}": str(v) for name, v in facts.items() if v is not None}
 

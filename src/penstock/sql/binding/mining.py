@@ -60,7 +60,8 @@ def bind_mining(binder: Coercion, node: exp.Anonymous, scope: Scope) -> exp.Expr
     if own is None:
         return bound
     if own <= 0:
-        binder.fail(node, error("invalid_window", detail="an aggregate's window is longer than nothing"))
+        detail = "an aggregate's window is longer than nothing"
+        binder.fail(node, error("invalid_window", detail=detail, hint="write 1 HOUR, or leave it out"))
     return typed(placed(OwnWindow(this=bound, us=own), node), type_of(bound))
 
 
@@ -92,7 +93,8 @@ def _arguments(
     named: dict[str, exp.Expr] = {}
     for each in node.expressions:
         if isinstance(each, exp.Distinct):
-            binder.fail(each, error("not_supported", feature=f"DISTINCT in {function.name.upper()}"), node)
+            feature, hint = f"DISTINCT in {function.name.upper()}", "leave it out: every reading counts"
+            binder.fail(each, error("not_supported", feature=feature, hint=hint), node)
         if not isinstance(each, _NAMED):
             if named:
                 detail = "a value stands before the named arguments"
@@ -107,7 +109,8 @@ def _arguments(
             binder.fail(_name_node(binder, each), error("syntax_error", detail=detail, hint=hint), node)
         if name in named:
             detail = f'the argument "{name}" is given twice'
-            binder.fail(_name_node(binder, each), error("syntax_error", detail=detail), node)
+            hint = f'leave out one "{name}"'
+            binder.fail(_name_node(binder, each), error("syntax_error", detail=detail, hint=hint), node)
         named[name] = each.expression
     if function.takes == "points" and len(values) > 1:
         first = function.own[0].name
@@ -150,7 +153,7 @@ def _value(
     if function.takes == "vectors" or (function.takes == "points" and type_.kind == "ARRAY"):
         if type_.element is None or type_.element.kind not in _NUMBERS:
             detail = f"{name} works on arrays of INT, BIGINT or DOUBLE, this is {found}"
-            binder.fail(node, error("type_mismatch", detail=detail))
+            binder.fail(node, error("type_mismatch", detail=detail, hint=_example(function)))
         return value
     if type_.kind in function.symbols and type_of(value) != DURATION and "levels" not in named:
         return value
@@ -158,7 +161,8 @@ def _value(
         detail = f"{name} works on numbers{' or on symbols' * bool(function.symbols)}, this is {found}"
         if "TEXT" in function.symbols and "levels" in named:
             detail = f'"levels" make symbols of numbers, this is {found}'
-        binder.fail(node, error("type_mismatch", detail=detail))
+        hint = 'leave out "levels"' if type_.kind in function.symbols else _example(function)
+        binder.fail(node, error("type_mismatch", detail=detail, hint=hint))
     if "levels" not in named and any(parameter.name == "levels" for parameter in function.parameters):
         detail = f'{name} works on symbols, this is {found}; "levels" make symbols of numbers'
         hint = "write levels => ARRAY[5, 10], and a symbol is how many of them a value reaches"
@@ -171,7 +175,8 @@ def _check_points(binder: Coercion, function: MiningFunction, given: list[exp.Ex
     arrays = [node for node, value in zip(given, values, strict=True) if type_of(value).kind == "ARRAY"]
     if arrays and len(values) > 1:
         detail = f"{function.name.upper()} takes numbers, or one array of them"
-        binder.fail(arrays[0], error("type_mismatch", detail=detail))
+        hint = "leave out the array, or all but the array"
+        binder.fail(arrays[0], error("type_mismatch", detail=detail, hint=hint))
     if len(values) > MOST_DIMENSIONS:
         detail = f"{function.name.upper()} takes {len(values)} numbers here, and at most {MOST_DIMENSIONS}"
         binder.fail(given[MOST_DIMENSIONS], error("over_budget", detail=detail, hint="leave some out"))
@@ -192,7 +197,7 @@ def _check_season(
     if season is not None and spread is not None and season <= spread:
         at = named["spread"] if "spread" in named else named["season"]
         detail = f'"spread" is shorter than a season, which has {season} elements'
-        binder.fail(at, error("type_mismatch", detail=detail))
+        binder.fail(at, error("type_mismatch", detail=detail, hint=f"write spread => {season - 1}"))
 
 
 def _option(
@@ -228,26 +233,29 @@ def _constant(binder: Coercion, parameter: Parameter, node: exp.Expr, scope: Sco
     value = bound.value if isinstance(bound, Const) and (type_of(bound) == DURATION) == timed else None
     if parameter.kind == "flag":
         if not isinstance(value, bool):
-            _refuse(binder, parameter, node, "true or false")
+            _refuse(binder, parameter, node, every, "true or false")
         return value
     if isinstance(value, bool) or not isinstance(value, int | float):
-        _refuse(binder, parameter, node, _range_of(parameter, every))
+        _refuse(binder, parameter, node, every)
     if parameter.kind == "elements" and every:
         if value % every:
             detail = f'"{parameter.name}" is a multiple of "every", which is {format_duration(every)}'
-            binder.fail(node, error("invalid_window", detail=detail))
+            multiple = format_duration(max(int(parameter.least), int(value) // every) * every)
+            binder.fail(node, error("invalid_window", detail=detail, hint=f"write {parameter.name} => '{multiple}'"))
         value //= every
     whole = parameter.kind in ("whole", "elements")
     if not parameter.least <= value <= parameter.most or (whole and value != int(value)):
-        _refuse(binder, parameter, node, _range_of(parameter, every))
+        _refuse(binder, parameter, node, every)
     if parameter.kind == "duration" and value % 1000:
-        _refuse(binder, parameter, node, "a multiple of 1 MS")
+        _refuse(binder, parameter, node, every, "a multiple of 1 MS")
     return float(value) if parameter.kind == "number" else int(value)
 
 
-def _refuse(binder: Coercion, parameter: Parameter, node: exp.Expr, takes: str) -> NoReturn:
-    detail = f'"{parameter.name}" takes {takes}, as a constant'
-    binder.fail(node, error("type_mismatch", detail=detail))
+def _refuse(
+    binder: Coercion, parameter: Parameter, node: exp.Expr, every: int | None, takes: str | None = None
+) -> NoReturn:
+    detail = f'"{parameter.name}" takes {takes or _range_of(parameter, every)}, as a constant'
+    binder.fail(node, error("type_mismatch", detail=detail, hint=f"such as {parameter.example(every)}"))
 
 
 def _range_of(parameter: Parameter, every: int | None) -> str:
@@ -267,7 +275,8 @@ def _word(binder: Coercion, parameter: Parameter, node: exp.Expr) -> str:
     if word not in parameter.words:
         words = ", ".join(each.upper() for each in parameter.words)
         detail = f'"{parameter.name}" is one of {words}'
-        binder.fail(node, error("type_mismatch", detail=detail, hint=suggest(word, parameter.words)))
+        hint = suggest(word, parameter.words) or f"such as {parameter.example(None)}"
+        binder.fail(node, error("type_mismatch", detail=detail, hint=hint))
     return word
 
 
@@ -276,14 +285,14 @@ def _levels(binder: Coercion, parameter: Parameter, node: exp.Expr, scope: Scope
     levels = _numbers(binder, node, scope)
     ascending = all(low < high for low, high in pairwise(levels))
     if not levels or not ascending or len(levels) > _MOST_LEVELS:
-        _refuse(binder, parameter, node, f"an ARRAY of 1 to {_MOST_LEVELS} numbers in ascending order")
+        _refuse(binder, parameter, node, None, f"an ARRAY of 1 to {_MOST_LEVELS} numbers in ascending order")
     return levels
 
 
 def _shape(binder: Coercion, parameter: Parameter, node: exp.Expr, scope: Scope) -> tuple[float, ...]:
     shape = _numbers(binder, node, scope)
     if not parameter.least <= len(shape) <= parameter.most:
-        _refuse(binder, parameter, node, parameter.takes)
+        _refuse(binder, parameter, node, None, parameter.takes)
     return shape
 
 

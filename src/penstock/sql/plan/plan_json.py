@@ -11,7 +11,7 @@ import orjson
 
 from penstock.catalog.definition_json import function_from_json, to_json
 from penstock.catalog.model import PlanText
-from penstock.errors import PenstockError
+from penstock.errors import check_known, too_new
 from penstock.expr import expression as expressions
 from penstock.expr import windows
 from penstock.operators.aggregate.partials.cell_sums import Panes
@@ -64,7 +64,7 @@ def plan_to_json(plan: nodes.Plan) -> dict[str, Any]:
 def plan_from_json(data: dict[str, Any]) -> nodes.Plan:
     kind = data["kind"]
     if kind not in _PLANS and kind not in OPERATORS and kind != "spark":
-        raise PenstockError("folder_too_new", f'a query has a plan of the kind "{kind}"')
+        raise too_new(f'a query has a plan of the kind "{kind}"')
     if kind == "spark":
         plan: nodes.Plan = _SPARK.read({**data, "text": _text_of(data)})
     elif kind in _PLANS:
@@ -108,8 +108,12 @@ class Part(NamedTuple):
     sparse: bool = False
 
 
-def _record(make: Callable[..., Any], *parts: Part) -> Codec:
-    """An object. A key that old journals lack gives the default of its field."""
+def _record(make: Callable[..., Any], *parts: Part, beside: frozenset[str] = frozenset()) -> Codec:
+    """An object. A key that old journals lack gives the default of its field, and one of a newer version refuses the folder.
+
+    `beside`: keys that the caller reads.
+    """
+    known = {"kind", *(part.key for part in parts), *beside}
 
     def write(record: Any) -> dict[str, Any]:
         values = [(part, getattr(record, part.field, None)) for part in parts]
@@ -120,6 +124,7 @@ def _record(make: Callable[..., Any], *parts: Part) -> Codec:
         }
 
     def read(data: dict[str, Any]) -> Any:
+        check_known(data, known, "a plan")
         return make(**{part.field: part.codec.read(data[part.key]) for part in parts if part.key in data})
 
     return Codec(write, read)
@@ -134,10 +139,12 @@ def _row(make: Callable[..., Any], **codecs: Codec) -> Codec:
             values.pop()  # what most records do not have is not written
         return values
 
-    return Codec(
-        write,
-        lambda data: make(*(codec.read(value) for codec, value in zip(codecs.values(), data, strict=False))),
-    )
+    def read(data: list[Any]) -> Any:
+        if len(data) > len(codecs):
+            raise too_new(f"a plan has {len(data)} values where this version knows {len(codecs)}")
+        return make(*(codec.read(value) for codec, value in zip(codecs.values(), data, strict=False)))
+
+    return Codec(write, read)
 
 
 def _each(codec: Codec) -> Codec:
@@ -204,6 +211,7 @@ WINDOW_FUNCTIONS = _record(
     Part("outputs", "outputs", _OUTPUTS),
     Part("qualify", "qualify", _maybe(_EXPR)),
     Part("sorted", "sorted", _maybe(_SORTED)),
+    beside=frozenset({"rows", "top"}),
 )
 _INPUT = _record(
     nodes.JoinInput,
@@ -336,4 +344,5 @@ _SPARK = _record(
     Part("core", "core", _maybe(_PLAN)),
     Part("top", "top", _PLAN, sparse=True),
     Part("resample", "resampled", _RESAMPLING, sparse=True),
+    beside=frozenset({"linear", "sql"}),  # see `_text_of`
 )

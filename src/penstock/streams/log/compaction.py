@@ -132,8 +132,10 @@ class Compactor:
         carry_keys: CarryKeys,
         grace_s: float = GRACE_S,
         crash_point: CrashPoint = no_crash,
+        now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._log = log
+        self._now_s = now_s
         self._carry_keys = carry_keys
         self._grace_s = grace_s
         self._crash_point = crash_point
@@ -164,7 +166,7 @@ class Compactor:
             return 0
         wanted = {s.path for s in chosen if s.end > floor} | {chosen[-1].path}
         unwanted = sorted((s for s in files if s.path not in wanted), key=lambda s: s.first)
-        now = time.monotonic()
+        now = self._now_s()
         for segment in unwanted:
             self._unwanted.setdefault(segment.path, now)
         before = now - self._grace_s

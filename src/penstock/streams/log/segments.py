@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from penstock.back_off import BackOff
 from penstock.catalog.state import load_state
 from penstock.errors import PenstockError, error
 
@@ -76,7 +77,8 @@ def _read(text: str) -> int:
     return -int(text[1:]) if text[0] == "m" else int(text)
 
 
-_LIST_TRIES = 4
+_LIST_TRIES = 7
+_LIST_AGAIN = BackOff(0.001, 0.064)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,11 +156,11 @@ def list_segments(log_folder: Path, table_id: int) -> list[Segment]:
     again, and is an error only when it stays.
     """
     folder = log_folder / str(table_id)
-    for attempt in range(_LIST_TRIES):
+    for tries in range(1, _LIST_TRIES + 1):
         chosen, gap = cover(list_files(folder))
         if gap is None:
             return chosen
-        time.sleep(0.001 * 4**attempt)
+        time.sleep(_LIST_AGAIN.pause_s(tries))
     raise error("corrupt_segment", segment=f"{folder.name}/{gap:016d}-...", detail="the file is missing")
 
 

@@ -190,6 +190,17 @@ class StreamLog:
             log = self._tables.get(table_id)
             return log.head if log is not None else 0
 
+    def arrived_us(self, table_id: int, position: int) -> int | None:
+        """When the reading at a position came, to the segment; None where that is not known any more. Callers go on in order."""
+        with self._lock:
+            log = self._tables.get(table_id)
+            if log is None:
+                return None
+            arrivals = log.arrivals
+            while len(arrivals) > 1 and arrivals[1][0] <= position:
+                arrivals.popleft()
+            return arrivals[0][1] if arrivals and arrivals[0][0] <= position else None
+
     def newest_us(self, table_ids: Iterable[int]) -> int | None:
         """The newest time that a row of these tables has; None where they have none."""
         with self._lock:
@@ -329,6 +340,7 @@ class StreamLog:
                     self.commits += 1
                     self._bytes -= sum(append.batch.nbytes for append in run)
                     if log is not None:
+                        log.arrivals.append((head, run[0].at_us))
                         log.head += rows
                         log.files += 1
                         log.committed_at_s = time.monotonic()

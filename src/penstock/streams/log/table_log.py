@@ -6,6 +6,7 @@ A hot segment is an Arrow file with the idempotency keys of its pushes in its sc
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -29,6 +30,8 @@ from penstock.types import TIMESTAMP
 
 COMMIT_AT_BYTES = 8 << 20  # this much is worth a segment at once; waiting for more would only use memory
 INTERVAL_MAX_S = 2.0
+ARRIVALS_KEPT = 4096
+"""Of so many segments it is known when they came: some minutes of backlog."""
 LONG_AGO = -(2**62)
 
 
@@ -67,6 +70,8 @@ class TableLog:
     pending: list[Append] = field(default_factory=list)
     pending_bytes: int = 0
     broken: PenstockError | None = None
+    arrivals: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=ARRIVALS_KEPT))
+    """Of the segments that were written lately: the first position, and when the first of their readings came."""
 
     @property
     def is_large(self) -> bool:

@@ -29,7 +29,6 @@ ASKED = (
 
 def forget(pipe: Pipe) -> None:
     pipe.engine.drain()
-    pipe.db.housekeeper.compactor._grace_s = 0.0
     pipe.db.housekeeper.tend(1)
     pipe.engine.drain()
 

@@ -11,7 +11,7 @@ import pytest
 
 from penstock.clock import SECOND
 from penstock.errors import PenstockError
-from penstock.operators.join.answer import JoinAt
+from penstock.operators.join.projection import ResultProjection
 from tests.support.join_life import Life, upto_now
 from tests.support.watched import watched
 
@@ -92,7 +92,7 @@ def test_an_older_cycle_is_answered_as_it_was_and_a_subscriber_hears_of_each(lif
 def read() -> Iterator[list[int]]:
     """How many pairs each look at a join has read from the log."""
     found: list[int] = []
-    with watched(JoinAt.project, tell=lambda given: found.append(len(given["picked"].numbers))):
+    with watched(ResultProjection.results, tell=lambda given: found.append(len(given["picked"].numbers))):
         yield found
 
 

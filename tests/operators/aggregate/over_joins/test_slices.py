@@ -9,7 +9,7 @@ import pytest
 from penstock.errors import PenstockError
 from penstock.operators.aggregate.over_joins import answer as module
 from penstock.operators.aggregate.over_joins.answer import JoinAggregateAt
-from penstock.operators.join.answer import JoinAt
+from penstock.operators.join.projection import ResultProjection
 from penstock.settings import Settings
 from tests.operators.aggregate.over_joins.test_join_aggregates import COUNTED, counts, expected, life  # noqa: F401
 from tests.support.join_life import Life
@@ -34,7 +34,7 @@ def test_emptied_while_some_results_are_taken_in(life: Life, monkeypatch: Any, a
             empty_all(life)
 
     monkeypatch.setattr(module, "READ_ROWS", 10)
-    with watched(JoinAt.project, tell=emptying):
+    with watched(ResultProjection.results, tell=emptying):
         assert counts(life) == expected(life) and len(calls) > 2 * at
         calls[:] = [1] * at
         assert counts(life) == expected(life)
@@ -62,7 +62,7 @@ def test_given_up_while_results_are_taken_in_it_fails_and_does_not_begin_again(l
                 store.limit_slices(Settings(slices_memory_mb=0, exact_values_max=1000))
 
     monkeypatch.setattr(module, "READ_ROWS", 10)
-    with watched(JoinAt.project, tell=full), pytest.raises(PenstockError) as refused:
+    with watched(ResultProjection.results, tell=full), pytest.raises(PenstockError) as refused:
         counts(life)
     assert refused.value.condition == "over_budget" and len(calls) == 2
     life.execute("ALTER QUERY counted PAUSE")

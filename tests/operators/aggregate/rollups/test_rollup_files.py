@@ -96,12 +96,12 @@ def test_what_a_crash_leaves_is_swept_and_rolled_up_again(pipe: Pipe) -> None:
             if at == f"rollup:{step}":
                 raise Killed
 
-        pipe.db.rollups._crash_point = die
+        pipe.crash_point = die
         with pytest.raises(Killed):
             live(pipe, 30)
         pipe.restart()
         assert on_disk(pipe) == set() and held_by(pipe).position == 0
-    pipe.db.rollups._crash_point = lambda at: pipe.db.catalog.retain(99, 1) if at == "rollup:closed" else None
+    pipe.crash_point = lambda at: pipe.db.catalog.retain(99, 1) if at == "rollup:closed" else None
     live(pipe, 30)
     count = len(pipe.db.log.heads()) and pipe.db.log.head(1) // 2
     assert rows(pipe) == [("north", count, 1.0), ("south", count, 3.0)]
@@ -115,7 +115,7 @@ def test_between_the_closing_and_the_retention_nothing_counts_twice(pipe: Pipe) 
         if at == "rollup:closed":
             raise InterruptedError
 
-    pipe.db.rollups._crash_point = stop
+    pipe.crash_point = stop
     with pytest.raises(InterruptedError):
         live(pipe, 30)
     pipe.engine.drain()

@@ -43,7 +43,6 @@ def test_who_keeps_up_is_never_told_that_a_cycle_is_gone(pipe: Pipe, window: str
         pipe.db.push("probes", [{"id": 1, "value": float(minute)}, {"id": 2, "value": 3.0}])
         pipe.engine.drain()
         take_all(subscription, answer)
-        pipe.db.housekeeper.compactor._grace_s = 0.0
         for _ in range(2):
             pipe.db.housekeeper.tend(1)
             pipe.engine.drain()
@@ -64,7 +63,6 @@ def test_who_comes_back_is_told_what_changed_although_readings_were_rolled_up_me
     pipe.engine.drain()
     before, cycle = held_by(pipe).position, pipe.db.standing.store.cycle
     pipe.restart()  # nothing that somebody looked up before helps
-    pipe.db.housekeeper.compactor._grace_s = 0.0
     plain = follow(pipe, cycle + 1, changes=False)
     stood_on = on_disk(pipe)
     for _ in range(3):

@@ -46,7 +46,6 @@ def test_any_window_of_an_answer_is_what_spark_would_be_given(pipe: Pipe, own: s
             most = max(most, world.check(window))
         if turn == 6:
             pipe.restart()
-            pipe.db.evaluator.run = pytest.fail  # type: ignore[method-assign,assignment]
     assert most > 20
 
 

@@ -58,17 +58,17 @@ def test_rows_that_nobody_asks_for_any_more_leave_the_tree(seen: World) -> None:
 
 
 def test_trees_keep_to_their_memory_and_spark_answers_what_is_too_large(seen: World) -> None:
-    on_demand = seen.pipe.db.on_demand
+    kept = seen.pipe.db.on_demand.trees
     columns = ["x", "n", "big", "x + 1", "n + 1"]
     for column in columns:
         seen.ask(f"SELECT SUM({column}) FROM seen")
     one = max(t.tree.nbytes for t in trees(seen).values())
-    on_demand.trees.most_bytes = 3 * one
+    kept.most_bytes = 3 * one
     for column in columns:
         seen.ask(f"SELECT SUM({column}) FROM seen")
         assert sum(t.tree.nbytes for t in trees(seen).values()) <= 3 * one
     assert {str(column) for _, column in trees(seen)} >= {"add(n, 1)", "add(x, 1.0)"}
-    on_demand.trees.most_bytes = 100
+    kept.most_bytes = 100
     seen.pipe.db.on_demand.trees._trees.clear()
     with pytest.raises(AssertionError, match="Spark was asked"):
         seen.ask("SELECT SUM(x) FROM seen")

@@ -11,7 +11,9 @@ import pytest
 
 from penstock.operators.join.steps import benefit, join_sharing
 from tests.operators.join.steps.test_join_sharing import committed
+from tests.support.local_engine import LocalEngine
 from tests.support.pipe import Pipe
+from tests.support.random_choices import RandomChoices
 
 CONSTANTS = range(4)
 FORMS = {
@@ -38,9 +40,16 @@ class Undecided(benefit.Benefit):
         return self.chance.random() < 0.5
 
 
-def _life(folder: Path, form: str, rows: int) -> list[Any]:
+class ChosenPipe(Pipe):
+    """Each step of a join runs by an algorithm that chance chooses."""
+
+    def _make_engine(self, *arguments: Any) -> LocalEngine:
+        return LocalEngine(*arguments, clock=self.clock, choices=RandomChoices(7))
+
+
+def _life(folder: Path, form: str, rows: int, make: type[Pipe] = Pipe) -> list[Any]:
     """What each cycle commits, by query."""
-    pipe = Pipe(folder)
+    pipe = make(folder)
     chance = random.Random(5)
     try:
         for table in "abc":
@@ -88,4 +97,6 @@ def test_parts_that_disagree_about_running_as_one_find_everything_once(
     monkeypatch.setattr(benefit, "Benefit", Undecided)
     mixed = _life(tmp_path / "mixed", form, rows)
     assert sum(len(results) for cycle in alone for results in cycle.values()) > 100
+    chosen = _life(tmp_path / "chosen", form, rows, ChosenPipe)
     assert mixed == alone
+    assert chosen == alone

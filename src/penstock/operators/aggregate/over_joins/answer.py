@@ -11,12 +11,11 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import error, expect
-from penstock.expr.evaluate import evaluate_mask
 from penstock.expr.windows import FOREVER, TimeWindow
 from penstock.operators.aggregate.final_panes import panes_ending, range_of_panes, with_panes
 from penstock.operators.aggregate.history import READ_ROWS, are_inside
 from penstock.operators.aggregate.over_joins.family import ResultRange, ResultsFamily
-from penstock.operators.aggregate.over_joins.slices import ResultRows, SlicedResults, slice_results
+from penstock.operators.aggregate.over_joins.slices import SlicedResults, SliceTask, slice_chosen
 from penstock.operators.aggregate.partials.cell_sums import UncoveredRows, merge_combined
 from penstock.operators.aggregate.per_window import answer_by_window
 from penstock.operators.aggregate.rows import answer_table, with_values
@@ -32,6 +31,8 @@ from penstock.sql.plan import AggregatePlan
 from penstock.sql.plan.output import schema_of
 from penstock.views.answer_store import AnswerStore
 
+TASKS_AT_ONCE = 8  # of READ_ROWS results each
+
 
 @dataclass(slots=True, eq=False)
 class JoinAggregateAt(TableAnswer):
@@ -42,6 +43,7 @@ class JoinAggregateAt(TableAnswer):
     """
 
     operator: ClassVar[str] = "join_aggregate"
+    finishes_later: ClassVar[bool] = True
     cycle: int
     query_id: int
     name: str
@@ -123,7 +125,7 @@ class JoinAggregateAt(TableAnswer):
                 lines, rest = family.look(look)
                 groups = family.groups  # trimming and emptying replace this object, they do not change it
             break
-        read = self._read(family, look, rest)
+        read = self._read(look, rest)
         with self.locked():
             parts = [lines, *(family.combined(sliced, groups) for sliced in read)]
         whole = merge_combined(parts, family.partial)
@@ -146,7 +148,7 @@ class JoinAggregateAt(TableAnswer):
         with family.slicing:
             while True:
                 with self.locked() as store:
-                    due = family.due(look, READ_ROWS)
+                    due = family.due(look, self._most_at_once())
                     if due is not None:
                         store.check_room(self.query_id)
                 if due is None:
@@ -154,49 +156,44 @@ class JoinAggregateAt(TableAnswer):
                 picked = self.join.results.pick(due.numbers)
                 ends = picked.column(LATEST)
                 reached = ends <= look.high
-                sliced = self._slice(family, picked.keep(reached))
+                sliced = self._slice(picked.keep(reached))
                 with self.locked():
                     family.take(due, sliced, picked.numbers[~reached], ends[~reached])
 
-    def _read(self, family: ResultsFamily, look: ResultRange, rest: UncoveredRows) -> list[SlicedResults]:
+    def _read(self, look: ResultRange, rest: UncoveredRows) -> list[SlicedResults]:
         """Slice single results from cells that also hold results which do not count."""
         found = []
         for first, end in rest.positions:
-            for low in range(first, end, READ_ROWS):
-                high = min(end, low + READ_ROWS)
+            most = self._most_at_once()
+            for low in range(first, end, most):
+                high = min(end, low + most)
                 if self.reads:
                     picked = self.join.results.inside(low, high, -FOREVER, look.high, look.low - 1)
                 else:
                     picked = self.join.results.inside(low, high, look.low, look.high)
                 kept = are_inside(self._times(picked), rest.periods, look.low, look.high)
-                sliced = self._slice(family, picked.keep(kept))
-                if sliced is not None:
-                    found.append(sliced)
+                found += self._slice(picked.keep(kept))
         return found
+
+    def _most_at_once(self) -> int:
+        """How many results are read at a time: more by workers, as the tasks of one job."""
+        is_here = self.join.log.budget.affords(READ_ROWS * len(self.join.inputs))
+        return READ_ROWS if is_here else TASKS_AT_ONCE * READ_ROWS
 
     def _times(self, picked: ChosenResults) -> np.ndarray:
         return picked.column(LATEST if self.reads else EARLIEST)
 
-    def _slice(self, family: ResultsFamily, picked: ChosenResults) -> SlicedResults | None:
-        """Cells of results, without those that lost a tuple to retention and those outside the request."""
-        join = self.join
+    def _slice(self, picked: ChosenResults) -> list[SlicedResults]:
+        """Cells of results, without those that lost a tuple to retention and those outside the request: here, or by workers."""
+        join, by = self.join, LATEST if self.reads else EARLIEST
         picked = picked.keep(join.are_kept(picked))
         if self.reads and len(picked.numbers):
             picked = picked.keep(join.ever_shown(picked))
-        if not len(picked.numbers):
-            return None
-        table = join.project(picked)
-        if self.top.stream_predicate is not None:
-            columns = {name: table.column(name).combine_chunks() for name in table.column_names}
-            asked = evaluate_mask(self.top.stream_predicate, columns, len(picked.numbers))
-            picked, table = picked.keep(asked), table.filter(pa.array(asked))
-            if not len(picked.numbers):
-                return None
-        rows = ResultRows(
-            picked.numbers,
-            self._times(picked),
-            picked.column(LATEST),
-            picked.positions(len(join.inputs)),
-            table,
-        )
-        return slice_results(self.top, family.partial, rows)
+        pieces, rows = picked.pieces(READ_ROWS), len(picked.numbers) * len(join.inputs)
+        if join.log.budget.affords(rows):
+            return [each for piece in pieces for each in slice_chosen(join.projection(), self.top, piece, by)]
+        folder, journal = str(join.log.folder.parent), join.log.journal
+        found = join.log.budget.run([SliceTask(folder, journal, join.plan, self.top, p, by) for p in pieces])
+        if any(each is None for each in found):
+            raise join.missing(dict(enumerate(picked.positions(len(join.inputs)))))
+        return [sliced for each in found for sliced in each]

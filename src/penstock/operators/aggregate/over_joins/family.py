@@ -7,6 +7,7 @@ for most answers a cell's content has been reached as a whole, and where it has 
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -92,7 +93,7 @@ class ResultsFamily:
             return DueResults(np.arange(self._upto, min(look.count, self._upto + most)), self._emptied)
         return None
 
-    def take(self, due: DueResults, sliced: SlicedResults | None, waiting: Ints, ends: Ints) -> None:
+    def take(self, due: DueResults, sliced: Sequence[SlicedResults], waiting: Ints, ends: Ints) -> None:
         """Add the cells of results that were due, and those that have to wait; ignored if the family was emptied meanwhile."""
         if due.emptied != self._emptied:
             return
@@ -100,9 +101,9 @@ class ResultsFamily:
         self._waiting = np.concatenate([self._waiting[stays], waiting])
         self._ends = np.concatenate([self._ends[stays], ends])
         self._upto = max(self._upto, int(due.numbers[-1]) + 1)
-        if sliced is not None:
-            numbers = self.groups.number(sliced.keys)
-            self.cells.put(replace(sliced.cells, groups=numbers[sliced.cells.groups]))
+        for piece in sliced:
+            numbers = self.groups.number(piece.keys)
+            self.cells.put(replace(piece.cells, groups=numbers[piece.cells.groups]))
 
     # -- looking
 

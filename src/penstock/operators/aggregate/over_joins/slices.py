@@ -8,14 +8,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from penstock.expr.evaluate import evaluate
+from penstock.expr.evaluate import evaluate, evaluate_mask
 from penstock.operators.aggregate.partials.base import Ints
 from penstock.operators.aggregate.partials.cell_sums import Panes
 from penstock.operators.aggregate.partials.cells import Cells
 from penstock.operators.aggregate.partials.composite import CompositePartial, Marks
 from penstock.operators.aggregate.partials.slices import number_groups, slice_rows
 from penstock.operators.aggregate.shape import SECOND_US, measures_of
-from penstock.sql.plan import AggregatePlan
+from penstock.operators.join.projection import ResultProjection, RowsMissing, projection_in_worker
+from penstock.operators.join.result_list import ChosenResults
+from penstock.operators.join.steps.results import LATEST as RESULT_LATEST
+from penstock.sql.plan import AggregatePlan, JoinPlan
 
 SLICE_US = SECOND_US
 
@@ -41,6 +44,44 @@ class SlicedResults:
 
     keys: list[pa.Array]
     cells: Cells
+
+
+@dataclass(frozen=True, slots=True)
+class SliceTask:
+    """Reads and slices some results in a worker, with the definitions as of a journal position or later ones."""
+
+    folder: str
+    journal: int
+    join: JoinPlan
+    top: AggregatePlan
+    picked: ChosenResults
+    by: str  # the time by which they leave a window
+
+    def __call__(self) -> list[SlicedResults] | None:
+        """None: the log lacks some of their rows."""
+        try:
+            return slice_chosen(
+                projection_in_worker(self.folder, self.journal, self.join), self.top, self.picked, self.by
+            )
+        except RowsMissing:
+            return None
+
+
+def slice_chosen(
+    projection: ResultProjection, top: AggregatePlan, picked: ChosenResults, by: str
+) -> list[SlicedResults]:
+    """Read results and slice those that the aggregation counts: in one piece, or in none."""
+    table = projection.results(picked)
+    if top.stream_predicate is not None:
+        columns = {name: table.column(name).combine_chunks() for name in table.column_names}
+        asked = evaluate_mask(top.stream_predicate, columns, len(picked.numbers))
+        picked, table = picked.keep(asked), table.filter(pa.array(asked))
+    if not len(picked.numbers):
+        return []
+    inputs = len(projection.inputs)
+    times, latest = picked.column(by), picked.column(RESULT_LATEST)
+    rows = ResultRows(picked.numbers, times, latest, picked.positions(inputs), table)
+    return [slice_results(top, partial_of(top, inputs), rows)]
 
 
 def partial_of(top: AggregatePlan, inputs: int) -> CompositePartial:

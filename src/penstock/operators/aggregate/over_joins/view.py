@@ -45,7 +45,10 @@ def hold_over_read(
     return JoinAggregateAt(cycle, definition.id, definition.name, now_us, told, top, span, locked, reads=True)
 
 
-SLICED_RESULTS = "slices of a join's results are kept, a window adds up those inside it when asked"
+SLICED_RESULTS = (
+    "slices of a join's results are kept, a window adds up those inside it when asked;"
+    " with none, every request would join the rows again"
+)
 
 
 class JoinAggregateView(JoinView):
@@ -55,7 +58,7 @@ class JoinAggregateView(JoinView):
         found, window = views.query_at(query, mark)
         windows, top = expect(JoinWindows, window), found.state.top
         assert top is not None
-        join = join_at(views, found, windows)
+        join = join_at(views, found, windows, log.for_input())
         scalars = hold_scalars(views, found, join.now_us, windows.by_input[0], log)
         whole = expect(JoinAggregatePlan, found.state.whole)
         return JoinAggregateAt(

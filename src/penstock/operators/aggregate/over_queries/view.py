@@ -25,7 +25,8 @@ class QueryAggregateView(View):
         known = mark.joins.get(state.queries[below].id)
         if known is None or (mark is not last and mark.cycle == views.feed.oldest()):
             raise error("cycle_gone", cycle=mark.cycle, oldest="a later one, for this query")
-        return hold_over_read(read_join(views, below, mark), query, plan, mark.cycle, known.now_us, views.locked)
+        told = read_join(views, below, log.for_input(), mark)
+        return hold_over_read(told, query, plan, mark.cycle, known.now_us, views.locked)
 
     def first_answer(self, views: AnswerOwner, query_id: int, after: int) -> int | None:
         return max(after, views.feed.oldest()) + 1  # the rows that it reads appear one cycle later

@@ -753,7 +753,8 @@ class TileStore:
     @property
     def has_wide_slots(self) -> bool:
         """Whether slots may have to be made again in finer ones."""
-        return bool(len(self._refined))
+        wide = (each.index for width, each in self._levels.items() if width > refined_width(width))
+        return any(bool((index.lasts - index.firsts >= SLOT_POSITIONS).any()) for index in wide)
 
     def refine(self, slot: CutSlot, cells: list[Cells]) -> bool:
         """Keep the cells of a slot in finer ones, too; not if rows have come for it meanwhile, or are gone. Whether they are kept."""

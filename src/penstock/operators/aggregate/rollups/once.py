@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from penstock.catalog.model import Table
 from penstock.errors import error
-from penstock.expr.windows import FOREVER, Bound, TimeWindow
+from penstock.expr.windows import FOREVER
 from penstock.operators.aggregate.answer import AggregateAt
 from penstock.operators.aggregate.approximate.brackets import NONE, CellSum
 from penstock.operators.aggregate.groups import Groups
@@ -23,6 +23,7 @@ from penstock.operators.aggregate.series import AnswerSpan
 from penstock.operators.aggregate.series_cache import SeriesLook
 from penstock.operators.aggregate.shape import Measure, family_of, plan_width
 from penstock.operators.aggregate.view import OwnWindowsAt
+from penstock.operators.base.log_access import LogAccess
 from penstock.operators.base.log_reader import LogReader
 from penstock.operators.base.row_budget import RowBudget
 from penstock.operators.select.window_cut import WindowAt
@@ -76,7 +77,7 @@ class OneShotLandmarksAt(LandmarksAt):
 def answer_once(standing: StandingQueries, asked: AggregatePlan) -> Result | None:
     """The answer at the last committed cycle; None where no rollup has anything of that time that the log has not."""
     budget = standing.new_budget()
-    held = _hold(standing, asked, budget)
+    held = _hold_last(standing, asked, budget)
     if held is None or held.rollup is None:
         return None
     result = _answered(held, budget)
@@ -87,20 +88,15 @@ def answer_once(standing: StandingQueries, asked: AggregatePlan) -> Result | Non
 def answer_from_log(standing: StandingQueries, asked: AggregatePlan) -> Result:
     """What Spark SQL has no words for: the answer at the last committed cycle, whether there is a rollup or not."""
     budget = standing.new_budget()
-    held = _hold(standing, asked, budget)
+    held = _hold_last(standing, asked, budget)
     if held is None:
         raise error("not_ready", detail="no cycle has taken in the table as it is now", hint="ask again in a moment")
     return _answered(held, budget)
 
 
-def answer_at(standing: StandingQueries, asked: AggregatePlan, span: tuple[int, int]) -> Result:
-    """The same with the end of a span for NOW, over its rows as they are known today."""
-    low, now_us = span
-    budget = standing.new_budget()
-    window = TimeWindow(Bound("constant", low), Bound("constant", now_us))
-    held = _hold(standing, replace(asked, window=window), budget, now_us)
-    assert held is not None  # its query has had a cycle
-    return _answered(held, budget)
+def _hold_last(standing: StandingQueries, asked: AggregatePlan, budget: RowBudget) -> AggregateAt | None:
+    with standing.locked():
+        return hold_once(standing, asked, standing.log_access(budget))
 
 
 def _answered(held: AggregateAt, budget: RowBudget) -> Result:
@@ -109,12 +105,11 @@ def _answered(held: AggregateAt, budget: RowBudget) -> Result:
     return Result(rows, cycle=held.cycle, now_us=held.now_us, notices=notices, rolled_up=held.note)
 
 
-def _hold(
-    standing: StandingQueries, plan: AggregatePlan, budget: RowBudget, at_us: int | None = None
+def hold_once(
+    standing: StandingQueries, plan: AggregatePlan, log: LogAccess, at_us: int | None = None
 ) -> AggregateAt | None:
     """The answer at the last cycle; None where no cycle has the table yet. `at_us`: another NOW than that of the cycle."""
     with standing.locked() as store:
-        log = standing.log_access(budget)
         state = store.state
         table = state.tables_by_id.get(plan.table_id)
         if table is None or store.offset is None:

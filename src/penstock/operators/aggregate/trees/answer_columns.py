@@ -15,6 +15,7 @@ from penstock.expr.expression import Column, Expr, calls_user, substituted
 from penstock.expr.windows import FOREVER, RowsWindow
 from penstock.operators.aggregate.trees.tree import Kind
 from penstock.operators.base.answer import Ids
+from penstock.operators.base.once import NotAnswered
 from penstock.operators.join.answer import JoinAt
 from penstock.operators.join.steps.results import EARLIEST, LATEST
 from penstock.operators.select.answer import SelectAt
@@ -22,11 +23,7 @@ from penstock.operators.select.match_positions import MatchPositions
 from penstock.sql.plan import Output
 from penstock.types import TIMESTAMP
 
-ROWS_AT_ONCE = 1 << 17
-
-
-class NotAnswered(Exception):
-    """Raised where no tree can answer a question, with the reason; Spark SQL answers it."""
+ROWS_AT_ONCE = 1 << 20
 
 
 _GONE = "retention takes the rows just now"

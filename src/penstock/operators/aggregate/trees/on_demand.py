@@ -20,8 +20,9 @@ from penstock.expr.evaluate import evaluate
 from penstock.expr.expression import Expr
 from penstock.expr.windows import EVERYTHING, FOREVER, JoinWindows, TimeWindow
 from penstock.operators.aggregate.partials.base import numbers_of
-from penstock.operators.aggregate.trees.answer_columns import JoinRows, NotAnswered, SelectRows, column_of, kind_of
+from penstock.operators.aggregate.trees.answer_columns import JoinRows, SelectRows, column_of, kind_of
 from penstock.operators.aggregate.trees.tree import AggregateTree, Totals
+from penstock.operators.base.once import NotAnswered
 from penstock.operators.base.view import QueryAt
 from penstock.operators.join.view import hold_join
 from penstock.operators.select.view import hold_select
@@ -88,9 +89,9 @@ class AggregatesOnDemand:
         mark = self._standing.feed.last()
         assert mark is not None
         query = QueryAt(definition.id, definition.name, answer, mark)
-        plan, join_plan = answer.plan.selection, answer.plan.window_join
+        plan, join_plan, log = answer.plan.selection, answer.plan.window_join, self._standing.log_access().for_input()
         if plan is not None:
-            held = hold_select(store, query, plan, EVERYTHING, self._standing.log_access(), ready=None)
+            held = hold_select(store, query, plan, EVERYTHING, log, ready=None)
             # A reader sees the rows of a cycle ago.
             head = (moment.previous or moment.offset).data.get(plan.table_id, 0)
             return SelectRows(held, store.state.retention(plan.table_id), head, self._settings.answer_read_max_rows)
@@ -102,7 +103,7 @@ class AggregatesOnDemand:
         if not answer.settled or answer.pending is not None or windows != answer.window:
             raise NotAnswered("the join is paused or reads its history")
         assert isinstance(windows, JoinWindows)
-        join = hold_join(store, query, join_plan, windows, self._standing.folder.log)
+        join = hold_join(store, query, join_plan, windows, log)
         if join is None or not windows.uniform:
             raise NotAnswered("the streams of the join have windows of their own")
         return JoinRows(join)

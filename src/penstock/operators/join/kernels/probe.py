@@ -102,6 +102,27 @@ def _probe_keyed(
     return left[:at], right[:at]
 
 
+@kernel
+def scan_equal(keys: Ints, times: Ints, begin: Ints, end: Ints, key: Ints, low: Ints, high: Ints) -> tuple[Ints, Ints]:
+    """The pairs (tuple, row) that `probe` finds, by a look at each row in [begin, end). For few rows that is the quickest."""
+    left, right = np.empty(max(64, len(key)), np.int64), np.empty(max(64, len(key)), np.int64)
+    at = 0
+    for i in range(len(key)):
+        for row in range(begin[i], end[i]):
+            if keys[row] == key[i] and times[row] >= low[i] and times[row] <= high[i]:
+                if at == len(left):
+                    left, right = grown(left, at), grown(right, at)
+                left[at], right[at] = i, row
+                at += 1
+    return left[:at], right[:at]
+
+
+def probe_all(run: Run, key: Ints, low: Ints, high: Ints) -> tuple[Ints, Ints]:
+    """`probe` of a run with a key, without its buckets."""
+    begin = np.zeros(len(key), np.int64)
+    return scan_equal(run.key, run.ts, begin, begin + len(run), key, low, high)
+
+
 @dataclass(frozen=True, slots=True)
 class Link:
     """A key that some streams have in common: by stream the column that holds it as a number, None for the others."""

@@ -6,10 +6,10 @@ may contribute anything, streams after it old tuples only.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
-from typing import Protocol
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
+from typing import Literal, Protocol, TypeAlias
 
 import numpy as np
 
@@ -18,8 +18,19 @@ from penstock.expr.evaluate import Functions
 from penstock.expr.expression import Expr, columns_of
 from penstock.operators.join.kernels.combinations import Combinations, blocks, concat
 from penstock.operators.join.kernels.keys import Ints
-from penstock.operators.join.kernels.probe import Link, as_by_value, by_key, expand, key_of, pick, probe, ranges
-from penstock.operators.join.kernels.runs import Run
+from penstock.operators.join.kernels.probe import (
+    Link,
+    as_by_value,
+    by_key,
+    expand,
+    key_of,
+    pick,
+    probe,
+    probe_all,
+    ranges,
+    scan_equal,
+)
+from penstock.operators.join.kernels.runs import Run, merge_runs
 from penstock.operators.join.kernels.scan import Programs
 
 # How many combinations are in the making at a time: enough to be fast, few enough to stay in the cache.
@@ -36,6 +47,11 @@ GUESS = 0.01
 # The newest look counts for so much: rates and values change.
 _NEWEST = 0.3
 _MOST_JOINS = 256
+Way: TypeAlias = Literal["probe", "build", "scan"]
+"""How partners are found in one stream: by a look-up in each of its runs, in one table that is built for the step, or by a scan.
+
+Without an equality that leads to a stream its period is scanned, whatever the way.
+"""
 
 
 class RunRows(Protocol):
@@ -74,14 +90,58 @@ class Join:
     links: tuple[Link, ...] = ()
 
 
-def join_step(join: Join, rows: Sequence[RunRows], functions: Functions | None = None) -> Iterator[Combinations]:
-    """The step's combinations, in blocks."""
+@dataclass(slots=True)
+class BuiltRows:
+    """A stream's rows with the old ones in a single run, which is built at the first search."""
+
+    rows: RunRows
+    span: tuple[int, int]  # the times that anything in this step can ask for
+    fresh: Run = field(init=False)
+    starts: Run = field(init=False)
+    start: int = field(init=False)
+    _built: list[Run] | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        self.fresh, self.starts, self.start = self.rows.fresh, self.rows.starts, self.rows.start
+
+    def old(self, low: int, high: int) -> Iterable[Run]:
+        if self._built is None:
+            found = list(self.rows.old(*self.span))
+            self._built = [merge_runs(found)] if len(found) > 1 else found
+        return self._built
+
+    def weight(self) -> float:
+        return self.rows.weight()
+
+    def runs(self) -> int:
+        return 1
+
+    def near(self) -> int:
+        return self.rows.near()
+
+
+def _built(join: Join, rows: Sequence[RunRows], ways: Sequence[Way]) -> list[RunRows]:
+    """The rows of all streams, those that are to be built as `BuiltRows`."""
+    fresh = [r.fresh for r in rows if len(r.fresh)]
+    if "build" not in ways or not fresh:
+        return list(rows)
+    reach = max(max(row) for row in join.bounds)
+    span = (min(r.min_ts for r in fresh) - reach, max(r.max_ts for r in fresh) + reach)
+    return [BuiltRows(r, span) if way == "build" else r for r, way in zip(rows, ways, strict=True)]
+
+
+def join_step(
+    join: Join, rows: Sequence[RunRows], functions: Functions | None = None, ways: Sequence[Way] = ()
+) -> Iterator[Combinations]:
+    """The step's combinations, in blocks. `ways` by stream; all of them are probed where it is left out."""
     programs = Programs(join.aliases, join.conditions)
+    ways = ways or ("probe",) * len(rows)
+    rows = _built(join, rows, ways)
     for last in range(len(rows)):
         starts = rows[last].starts
         if len(starts) == 0:
             continue
-        turn = _Turn(join, rows, last, functions or {}, programs)
+        turn = _Turn(join, rows, last, functions or {}, programs, ways)
         whole = Combinations.of(last, join.aliases[last], starts)
         for block in blocks(whole, BLOCK):
             yield from turn.grow(block, (last,))
@@ -91,13 +151,20 @@ class _Turn:
     """Finds the combinations with their last new tuple in one stream."""
 
     def __init__(
-        self, join: Join, rows: Sequence[RunRows], last: int, functions: Functions, programs: Programs
+        self,
+        join: Join,
+        rows: Sequence[RunRows],
+        last: int,
+        functions: Functions,
+        programs: Programs,
+        ways: Sequence[Way],
     ) -> None:
         self._join = join
         self._rows = rows
         self._last = last
         self._functions = functions
         self._programs = programs
+        self._ways = ways
         self._selectivity = selectivity_of(join)
         self._raised: set[Expr] = set()
         names = {f"{alias}.": i for i, alias in enumerate(join.aliases)}
@@ -199,7 +266,8 @@ class _Turn:
         if len(run) == 0:
             return
         if run.keyed:
-            for left, right in _probes(run, made.key, period):
+            find = probe_all if self._ways[stream] == "scan" else probe
+            for left, right in _probes(partial(find, run), made.key, period):
                 yield made.with_rows(stream, alias, run, left, right), due
             return
         links = self._links(bound, stream)
@@ -239,18 +307,39 @@ class _Turn:
     ) -> Iterator[tuple[Ints, Ints]]:
         """Pairs (combination, row) that agree on every link: found by the first one, tested for the others."""
         by, *others = links
-        index = by_key(run, by.number_column(stream))
         compared = [
             (key_of(o, made, bound, self._join.aliases), run.columns[o.number_column(stream)].to_numpy())
             for o in others
         ]
-        for left, at in _probes(index, key_of(by, made, bound, self._join.aliases), period):
-            right = index.pos[at]
+        for left, right in self._first_link(made, bound, stream, run, period, by):
             for wanted, numbers in compared:
                 agree = wanted[left] == numbers[right]
                 left, right = left[agree], right[agree]
             if len(left):
                 yield left, right
+
+    def _first_link(
+        self,
+        made: Combinations,
+        bound: tuple[int, ...],
+        stream: int,
+        run: Run,
+        period: tuple[Ints, Ints],
+        link: Link,
+    ) -> Iterator[tuple[Ints, Ints]]:
+        """Pairs that agree on one link: by the run's index, or by a scan of the period."""
+        wanted = key_of(link, made, bound, self._join.aliases)
+        if self._ways[stream] != "scan":
+            index = by_key(run, link.number_column(stream))
+            for left, at in _probes(partial(probe, index), wanted, period):
+                yield left, index.pos[at]
+            return
+        numbers = run.columns[link.number_column(stream)].to_numpy()
+
+        def find(key: Ints, low: Ints, high: Ints) -> tuple[Ints, Ints]:
+            return scan_equal(numbers, run.ts, *ranges(run, low, high), key, low, high)
+
+        yield from _probes(find, wanted, period)
 
     def _refine(self, found: Combinations, conditions: tuple[Expr, ...]) -> Combinations:
         """Keep what satisfies the conditions, and that for which one raised: a later condition may be false for it."""
@@ -267,13 +356,15 @@ class _Turn:
         return found
 
 
-def _probes(run: Run, key: Ints, period: tuple[Ints, Ints]) -> Iterator[tuple[Ints, Ints]]:
-    """Pairs (combination, row of a run with a key), some at a time."""
+def _probes(
+    find: Callable[[Ints, Ints, Ints], tuple[Ints, Ints]], key: Ints, period: tuple[Ints, Ints]
+) -> Iterator[tuple[Ints, Ints]]:
+    """Pairs (combination, row of a run) as `find` gives them for keys and periods, some at a time."""
     low, high = period
     first, size = 0, PROBED
     while first < len(key):
         last = min(len(key), first + size)
-        left, right = probe(run, key[first:last], low[first:last], high[first:last])
+        left, right = find(key[first:last], low[first:last], high[first:last])
         if len(left):
             yield left + first, right
         # As many at a time as give about so many pairs: a hot key gives thousands for each.

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.expr.conditions import cheap_and_costly, true_rows
 from penstock.expr.evaluate import Functions
+from penstock.expr.expression import Call, Column, Expr
 from penstock.operators.join.kernels.bounds import Bounds
 from penstock.operators.join.kernels.combinations import Combinations, blocks
 from penstock.operators.join.kernels.runs import Run
@@ -17,6 +19,7 @@ from penstock.operators.join.kernels.step import BLOCK, Join, RunRows
 from penstock.operators.join.papers.conditions import Conditions
 from penstock.operators.join.papers.registry import Algorithm
 from penstock.operators.join.papers.sides import Counters, Side
+from penstock.types import BIGINT, BOOLEAN
 
 
 def gathered_step(
@@ -28,8 +31,10 @@ def gathered_step(
         return
     reach = max(max(row) for row in join.bounds)
     low, high = min(r.min_ts for r in fresh) - reach, max(r.max_ts for r in fresh) + reach
-    programs = Programs(join.aliases, join.conditions)
     bags = [_time_ordered([*r.old(low, high), r.fresh]) for r in rows]
+    if not all(map(len, bags)):
+        return
+    programs = Programs(join.aliases, join.conditions)
     sides = [
         _side(bag, r.start, programs.columns(stream)) for stream, (bag, r) in enumerate(zip(bags, rows, strict=True))
     ]
@@ -46,13 +51,24 @@ def gathered_step(
             for name, column in bag.columns.items()
         },
     )
-    cheap, costly = cheap_and_costly([c for c in join.conditions if c not in compiled])
+    cheap, costly = cheap_and_costly([*_linked(join), *(c for c in join.conditions if c not in compiled)])
     for block in blocks(whole, BLOCK):
         for condition in (*cheap, costly):
             mask = true_rows(condition, block.evaluable(join.aliases), len(block), functions)
             block = block.take(np.flatnonzero(mask))
         if len(block):
             yield block
+
+
+def _linked(join: Join) -> Iterator[Expr]:
+    """The equalities of some of the streams as conditions on the numbers that they are looked up by."""
+    for link in join.links:
+        numbers = [
+            Column(f"{alias}.{column}", BIGINT)
+            for alias, column in zip(join.aliases, link.columns, strict=True)
+            if column is not None
+        ]
+        yield from (Call("eq", pair, BOOLEAN) for pair in pairwise(numbers))
 
 
 def _time_ordered(runs: Sequence[Run]) -> Run:

@@ -15,7 +15,6 @@ from penstock.cycle.definitions import Definitions
 from penstock.cycle.log_batch import flat_columns, missing_rows, slice_schema, stream_fields
 from penstock.expr.conditions import true_rows
 from penstock.expr.evaluate import evaluate, evaluate_static_of
-from penstock.operators.join.kernels.choice import OURS
 from penstock.operators.join.kernels.keys import Bools, Ints, hot_keys, key_numbers, part_of, shared_out
 from penstock.operators.join.kernels.runs import NO_KEY, Run, build_run, cut_below
 from penstock.operators.join.steps.buffers import BufferedRun, BufferFolder, DroppedRows
@@ -240,15 +239,17 @@ class NewRows:
         self._bags: dict[tuple[str, int, int], Bag] = {}
         self._fresh: dict[tuple[str, Share, int, int], Run] = {}
 
-    def of(self, join: PreparedJoin, unit: JoinUnit, shared_out_as: PreparedJoin) -> list[StreamRows]:
-        """Each stream's rows for this unit; keys that are hot in another join are shared out as there."""
+    def hot_keys(self, join: PreparedJoin, unit: JoinUnit) -> Ints:
+        """The keys of a join whose new rows are too many for one part. All parts find the same."""
+        if unit.parts == 1 or not join.keyed:
+            return np.empty(0, np.int64)
+        bags = [self._bag(stream, unit) for stream in join.streams]
+        return hot_keys([bag.key for bag in bags if bag.key is not None], unit.parts)
+
+    def of(self, join: PreparedJoin, unit: JoinUnit, hot: Ints) -> list[StreamRows]:
+        """Each stream's rows for this unit; those with a hot key are shared out between the parts."""
         if not join.keyed:
             return [self._without_key(stream, unit) for stream in join.streams]
-        hinted = join.plan.algorithm is not None and join.plan.algorithm not in OURS
-        hot = np.empty(0, np.int64)
-        if unit.parts > 1 and not hinted:
-            bags = [self._bag(stream, unit) for stream in shared_out_as.streams]
-            hot = hot_keys([bag.key for bag in bags if bag.key is not None], unit.parts)
         return [self._with_key(stream, hot, unit) for stream in join.streams]
 
     def _bag(self, stream: BufferedStream, unit: JoinUnit) -> Bag:

@@ -6,8 +6,9 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from math import inf
 
 import numpy as np
 import orjson
@@ -17,14 +18,11 @@ from penstock.cycle.definitions import Definitions
 from penstock.cycle.folder import DataFolder
 from penstock.cycle.result_rows import told
 from penstock.errors import PenstockError
+from penstock.operators.join.algorithms import NAMES, OURS, default_of, run_step, runnable
 from penstock.operators.join.kernels import run_cache
-from penstock.operators.join.kernels.choice import OURS, Choice, choose
+from penstock.operators.join.kernels.choice import expected_ms, explained, step_size
 from penstock.operators.join.kernels.combinations import Combinations
 from penstock.operators.join.kernels.keys import Ints
-from penstock.operators.join.kernels.step import join_step
-from penstock.operators.join.papers.registry import ALGORITHMS
-from penstock.operators.join.papers.run_sides import gathered_step
-from penstock.operators.join.papers.sides import Counters
 from penstock.operators.join.steps import join_sharing
 from penstock.operators.join.steps.benefit import benefit_of
 from penstock.operators.join.steps.buffers import (
@@ -124,20 +122,18 @@ class JoinTask:
     def _run_shared(self, shared: SharedJoin, unit: JoinUnit, group: SharedJoin) -> Iterator[ResultRow]:
         """One step for all members of a group, or for one of them apart from the others."""
         join, functions, started = shared.join, self._definitions.functions(), time.perf_counter()
-        rows = self._rows.of(join, unit, group.join)
-        began = time.perf_counter()
-        hot = any(r.fresh is not r.own for r in rows)
-        choice = choose(join.join, rows, join.keyed, None, join.uniform, hot)
+        leader = min(group.numbers)
+        step = self._begun(join, unit, leader, self._rows.hot_keys(group.join, unit))
         members = {number: prepared_join(self._definitions, number) for number in sorted(shared.numbers)}
         results = MemberResults(self._folder, shared, members, self._definitions.state, functions)
-        for found in self._combinations(join, rows, choice, unit):
+        for found in self._combinations(join, step, unit):
             results.add(found)
         results.settle()
         if join.keyed or unit.part == 0:
-            self._publish(join, rows)
-        described, given_to = self._described(choice, rows, began), results.rows
+            self._publish(join, step.rows)
+        (described, costs), given_to = step.ended(results.combinations), results.rows
         if shared is group:
-            given, buffered = sum(given_to.values()), sum(r.near() for r in rows)
+            given, buffered = sum(given_to.values()), sum(r.near() for r in step.rows)
             seconds = time.perf_counter() - started
             benefit_of(group).ran_together(seconds, unit.rows, results.combinations, given, buffered)
             described |= {"shared_with": len(members) - 1, "combinations": results.combinations}
@@ -147,6 +143,8 @@ class JoinTask:
             for kind, count, payload in packed:
                 yield number, kind, count, unit.generation, payload
             said = {**described, "unit": min(shared.numbers), "results": given_to[number]}
+            if number == said["unit"]:
+                said |= {"group": leader, **costs}
             yield number, "join_info", 0, unit.part, orjson.dumps(said)
         for number, failure in results.failed.items():
             yield number, "error", 0, 0, told(failure)
@@ -154,12 +152,9 @@ class JoinTask:
     def _run_query(self, query_id: int, unit: JoinUnit, equal: int) -> Iterator[ResultRow]:
         """Run a join by itself; `equal` is the number of other joins with the same results."""
         join, functions = prepared_join(self._definitions, query_id), self._definitions.functions()
-        rows = self._rows.of(join, unit, join)
-        began = time.perf_counter()
-        hot = any(r.fresh is not r.own for r in rows)
-        choice = choose(join.join, rows, join.keyed, join.plan.algorithm, join.uniform, hot)
+        step = self._begun(join, unit, query_id, self._rows.hot_keys(join, unit))
         results, partnered, total = Results(self._folder, query_id), [], 0
-        for found in self._with_tables(join, self._combinations(join, rows, choice, unit)):
+        for found in self._with_tables(join, self._combinations(join, step, unit)):
             total += len(found)
             if join.plan.missing != "inner":
                 partnered.append(np.unique(found.pos[0]))
@@ -172,33 +167,32 @@ class JoinTask:
         for kind, count, payload in results.packed():
             yield query_id, kind, count, unit.generation, payload
         if join.keyed or unit.part == 0:
-            self._publish(join, rows)
-        described = {**self._described(choice, rows, began), "unit": query_id, "results": total}
+            self._publish(join, step.rows)
+        described, costs = step.ended(total)
+        described |= {"unit": query_id, "results": total}
+        if unit.generation == LIVE:
+            described |= {"group": query_id, **costs}
         if equal:
             described |= {"shared_with": equal, "combinations": total}
         yield query_id, "join_info", 0, unit.part, orjson.dumps(described)
 
-    def _described(self, choice: Choice, rows: list[StreamRows], began: float) -> dict[str, object]:
-        """What a step did, for EXPLAIN."""
-        return {
-            "algorithm": choice.algorithm,
-            "why": choice.why,
-            "expected_ms": round(choice.cost_ms, 3),
-            "ms": round((time.perf_counter() - began) * 1000, 3),
-            "new_rows": sum(len(r.starts) for r in rows),
-            "buffered_rows": sum(r.near() for r in rows),
-            "rows_read_back": sum(r.rows_read_back for r in rows),
-        }
+    def _begun(self, join: PreparedJoin, unit: JoinUnit, number: int, hot: Ints) -> StepRun:
+        """The step of a join that the planner knows by a number. `hot`: keys that make one part wait for the other."""
+        hint, stamped = join.plan.algorithm, unit.algorithms.get(number)
+        stamped = stamped if stamped in NAMES else None  # another version may have known others
+        algorithm = hint or stamped or default_of(join.keyed, bool(join.join.links))
+        if len(join.streams) == 1:
+            algorithm = "scan"
+        algorithm = runnable(algorithm, join.stated, join.keyed)
+        if len(hot) and hint is None and algorithm not in OURS:
+            algorithm = "sorted_runs"
+        rows = self._rows.of(join, unit, hot if algorithm in OURS else hot[:0])
+        return StepRun(join, rows, algorithm, stamped is not None, len(hot) > 0)
 
-    def _combinations(
-        self, join: PreparedJoin, rows: list[StreamRows], choice: Choice, unit: JoinUnit
-    ) -> Iterator[Combinations]:
-        functions = self._definitions.functions()
-        if choice.algorithm in OURS:
-            yield from join_step(join.join, rows, functions)
-        elif join.keyed or unit.part == 0:  # without a key the papers' algorithms have no parts
-            algorithm = ALGORITHMS[choice.algorithm]
-            yield from gathered_step(join.join, rows, algorithm, join.stated, functions, Counters())
+    def _combinations(self, join: PreparedJoin, step: StepRun, unit: JoinUnit) -> Iterator[Combinations]:
+        # Without a key the papers' algorithms have no parts.
+        if step.algorithm in OURS or join.keyed or unit.part == 0:
+            yield from run_step(step.algorithm, join.join, step.rows, join.stated, self._definitions.functions())
 
     def _with_tables(self, join: PreparedJoin, combinations: Iterator[Combinations]) -> Iterator[Combinations]:
         functions = self._definitions.functions()
@@ -247,6 +241,57 @@ class JoinTask:
                 remove_idle(self._root, spare_streams(self._definitions))
             clean_now_and_then(self._root, self._folder.root)
             forget_removed()
+
+
+@dataclass(slots=True)
+class StepRun:
+    """One part of a step of one join: by which algorithm it runs, what it cost, and what others are expected to cost."""
+
+    join: PreparedJoin
+    rows: list[StreamRows]
+    algorithm: str
+    stamped: bool  # whether the planner chose
+    hot: bool
+    began: float = field(default_factory=time.perf_counter)
+
+    def ended(self, results: int) -> tuple[dict[str, object], dict[str, object]]:
+        """What the step did, for EXPLAIN; and what the server learns from, the expected costs of all that could have run."""
+        ms, join = (time.perf_counter() - self.began) * 1000, self.join
+        expected: dict[str, float] = {}
+        if len(self.rows) > 1:
+            expected = expected_ms(join.join, step_size(join.join, self.rows), join.keyed, join.uniform, results)
+        done: dict[str, object] = {
+            "algorithm": self.algorithm,
+            "why": self._why(expected),
+            "expected_ms": round(expected.get(self.algorithm, 0.0), 3),
+            "ms": round(ms, 3),
+            "new_rows": sum(len(r.starts) for r in self.rows),
+            "buffered_rows": sum(r.near() for r in self.rows),
+            "rows_read_back": sum(r.rows_read_back for r in self.rows),
+        }
+        if len(self.rows) == 1 or join.plan.algorithm is not None:
+            return done, {}
+        # The first step of an algorithm in a worker waits for its compiled code.
+        measured = self.algorithm in _WARM and not done["rows_read_back"]
+        _WARM.add(self.algorithm)
+        possible = (n for n, cost in expected.items() if cost < inf and (n in OURS or not self.hot))
+        return done, {"costs": {n: round(expected[n], 4) for n in possible}, "measured": measured}
+
+    def _why(self, expected: Mapping[str, float]) -> str:
+        if len(self.rows) == 1:
+            return "each new row of the one stream is a combination"
+        if self.join.plan.algorithm is not None:
+            return "the hint asks for it"
+        if self.hot:
+            return "hot keys are shared out between the parts"
+        what = "an equality connects all streams" if self.join.keyed else "no equality connects all streams"
+        if self.join.join.links:
+            what = "equalities connect some streams, which are looked up"
+        chosen = "the planner chose it" if self.stamped else what
+        return f"{chosen}; {explained(expected, self.algorithm)}"
+
+
+_WARM: set[str] = set()
 
 
 def _or_its_error(query_id: int, said: Iterator[ResultRow]) -> Iterator[ResultRow]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from penstock.cache import Cache
 from penstock.catalog.model import QueryDefinition
@@ -32,13 +32,18 @@ class TableStep:
 
 @dataclass(frozen=True, slots=True)
 class JoinUnit:
-    """One part of one step for some queries. `generation` is LIVE, or the number of the fill that it belongs to."""
+    """One part of one step for some queries. `generation` is LIVE, or the number of the fill that it belongs to.
+
+    `algorithms`: what the planner chose, by the join's number, a group's by its least. All parts of a step have the same, and
+    a task that is tried again does not choose anew. What is not named runs as `algorithms.default_of` says.
+    """
 
     queries: tuple[int, ...]
     tables: dict[int, TableStep]
     part: int
     parts: int
     generation: int
+    algorithms: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:

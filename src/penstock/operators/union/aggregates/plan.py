@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from penstock.errors import expect
+from penstock.errors import check_known, expect
 from penstock.sql.plan import AggregatePlan, Plan, plan_from_json, plan_to_json
 from penstock.sql.plan.nodes import KernelPlan
 from penstock.types import Type
@@ -34,6 +34,7 @@ def to_json(plan: Plan) -> dict[str, Any]:
 
 
 def from_json(data: dict[str, Any]) -> UnionAggregatePlan:
+    check_known(data, {"kind", "branches", "top"}, "a plan")
     kernels = [plan_from_json(branch).kernel for branch in data["branches"]]
     top = expect(AggregatePlan, plan_from_json(data["top"]))
     return UnionAggregatePlan(tuple(kernel for kernel in kernels if kernel is not None), top)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import gcd
 from typing import Any
 
 from sqlglot import exp
@@ -129,7 +130,8 @@ def _settle(context: SelectContext, node: exp.Expr) -> None:
         for name, us in (("width", panes.width_us), ("step", panes.step_us)):
             if us % every:
                 detail = f'"every" divides the {name} of TUMBLE or SLIDE, {format_duration(us)} here'
-                context.fail(node, error("invalid_window", detail=detail))
+                width = format_duration(gcd(every, panes.width_us, panes.step_us))
+                context.fail(node, error("invalid_window", detail=detail, hint=f"write every => '{width}'"))
         available = panes.width_us // every
     else:
         length = own if own is not None else length_us(window)
@@ -159,7 +161,7 @@ def _refuse_short(
     available, needed = elements
     if every is None:
         detail = f"{function.name.upper()} needs {needed} readings, and the window has {available}"
-        context.fail(node, error("invalid_window", detail=detail))
+        context.fail(node, error("invalid_window", detail=detail, hint=f"write BEGIN (LAST {needed} ROWS)"))
     slots = f"{needed} whole slot{'' if needed == 1 else 's'}"
     detail = f"{function.name.upper()} needs {slots} of {format_duration(every)}, and the window has {available}"
     least = format_duration((needed + 1) * every)

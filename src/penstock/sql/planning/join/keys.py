@@ -106,7 +106,7 @@ class PartialKey:
 
 def partial_keys(plan: JoinPlan) -> list[PartialKey]:
     """The partial keys of a join that has no key for all of its inputs, unless a hint says otherwise."""
-    if plan.inputs[0].keys or plan.missing != "inner" or plan.algorithm not in (None, "sorted_runs"):
+    if plan.inputs[0].keys or plan.missing != "inner" or plan.algorithm not in (None, "sorted_runs", "per_side"):
         return []
     aliases = [i.alias for i in plan.inputs]
     found = [(c, e) for c in plan.conditions if (e := _between_two(c, aliases)) is not None]

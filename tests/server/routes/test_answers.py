@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 
@@ -12,7 +13,7 @@ import pytest
 
 from penstock.server.http.encode import choose_format, type_name
 from penstock.types import parse_type
-from penstock.views.results import Result
+from penstock.views.results import Behind, Result
 from tests.server.asgi import Http
 from tests.server.fake import FakeDatabase
 
@@ -52,10 +53,18 @@ def test_json_has_columns_rows_and_the_cycle_it_stands_for(http: Http, database:
         "now": "2023-11-14T22:13:20.000000Z",
         "complete_from": None,
         "final_to": None,
+        "behind": None,
         "done": None,
         "notices": [],
     }
     assert database.statements == [("SELECT 1", [35])]
+
+
+def test_an_answer_says_in_every_format_how_far_its_query_stands_behind(http: Http, database: FakeDatabase) -> None:
+    database.result = replace(database.result, behind=Behind(3, 1200, 2.5))
+    told = {"cycle": 3, "rows": 1200, "seconds": 2.5}
+    assert ask(http).json()["behind"] == told
+    assert json.loads(ask(http, "text/csv").headers["penstock-behind"]) == told
 
 
 def test_parameters_may_have_names(http: Http, database: FakeDatabase) -> None:

@@ -14,7 +14,7 @@ from penstock.sql.plan import (
     SparkPlan,
 )
 from penstock.sql.planning.planner import reads_of
-from tests.sql.test_join_extraction import define
+from tests.sql.planning.join.test_join_extraction import define
 from tests.sql.world import World
 from tests.support.join_plans import stored
 

@@ -75,6 +75,7 @@ def test_an_event_carries_its_cycle_and_its_rows(live: Live, database: FakeDatab
             "cycle": 3,
             "now": "2023-11-14T22:13:20.000003Z",
             "final_to": None,
+            "behind": None,
             "columns": [{"name": "location", "type": "TEXT"}, {"name": "ppm", "type": "DOUBLE"}],
             "rows": [{"location": "north gate", "ppm": 37.5}, {"location": "pier", "ppm": 41.0}],
         }

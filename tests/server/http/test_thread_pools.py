@@ -67,7 +67,8 @@ def test_bodies_wait_for_room_in_the_order_they_came() -> None:
         tasks.append(asyncio.create_task(send("big", 9, rest_done)))
         await asyncio.sleep(0)
         tasks.append(asyncio.create_task(send("small", 1, rest_done)))
-        await asyncio.sleep(0.01)
+        for _ in range(100):  # many turns of the loop
+            await asyncio.sleep(0)
         assert order == ["first"]
         first_done.set()
         async with asyncio.timeout(60):

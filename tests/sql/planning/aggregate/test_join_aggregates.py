@@ -15,7 +15,7 @@ from penstock.sql.plan import (
 )
 from penstock.sql.plan.output import Sorted, Sorting
 from penstock.sql.planning.planner import reads_of
-from tests.sql.test_join_extraction import define
+from tests.sql.planning.join.test_join_extraction import define
 from tests.sql.world import World
 from tests.support.join_plans import stored
 
