@@ -163,13 +163,13 @@ def _confidence(alarm: npt.NDArray[np.bool_], log_safe: Array, probability: Arra
 
 
 def _predicted(hypotheses: Hypotheses, log_m: Array, log_safe: Array, growth: Array, rules: Rules) -> Array:
-    """Live seconds to the limit that is nearer in time: half of such boxes reach it before that.
+    """Live seconds to the limit that is nearer in time: its distance over the rate at which the ratio grows, on average.
 
-    On average it is reached in its distance over the rate at which the ratio grows. That of M is the Kullback-Leibler rate of the
-    alternatives against their nearest nulls, by their probability.
+    The rate of M is the Kullback-Leibler rate of the alternatives against their nearest nulls, by their probability. That of safe is known
+    beforehand, so the time to it is the median: half of such boxes need less.
     """
     alarm, safe = np.maximum(-math.log(rules.alpha) - log_m, 0.0), np.maximum(-math.log(rules.beta) - log_safe, 0.0)
-    alarm_s = alarm * median_share(alarm) / np.maximum(growth, 1e-9)
+    alarm_s = alarm / np.maximum(growth, 1e-9)
     safe_s = safe * median_share(safe) / _safe_information(hypotheses, rules.a_min)
     return np.minimum(alarm_s, safe_s)
 

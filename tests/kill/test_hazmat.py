@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -17,9 +18,10 @@ from apps.hazmat.belt import SECOND, SIDES, Belt, bursts
 from apps.hazmat.boxes import DETECTORS
 from apps.hazmat.decision import ALARM, FAULT, Rules
 from apps.hazmat.follow import Follower, decision_of
+from apps.hazmat.functions import find_peaks, match_all
 from apps.hazmat.reading import suro
 from apps.hazmat.split import TEST_BACKGROUND
-from apps.hazmat.statements import Site
+from apps.hazmat.statements import LOOK_AT_BOX, Site
 from penstock.client import Connection
 from penstock.clock import WallClock
 from penstock.errors import PenstockError
@@ -67,6 +69,10 @@ def decisions_of(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """The rows that `decisions` has for these verdicts."""
     made = [decision for decision in map(decision_of, rows) if decision is not None]
     return {box: pytest.approx(dict(zip(("box", *DECISION), (box, *rest), strict=True))) for box, *rest in made}
+
+
+def lines_of(peaks: list[dict[str, Any]] | None) -> list[tuple[str, float]]:
+    return [(peak["line"], round(peak["kev"], 3)) for peak in peaks or []]
 
 
 def counts_of_sides(belt: Belt, number: int) -> dict[str, Any]:
@@ -127,6 +133,11 @@ def test_a_server_that_is_killed_gives_the_verdicts_of_an_undisturbed_one(tmp_pa
             eventually(lambda: by_box(connection, "alarms").get(alarm["box"], {}).get("action") == "call Berta")
             eventually(lambda: follower.boxes.what_to_do(alarm) == "call Berta")
             eventually(lambda: (alarm["box"], "call Berta") in alarms_in_files(server.data / "out" / "alarms"))
+            # The other methods and the peaks of a box are there in SQL, as the functions say them alone.
+            (look,) = connection.sql(LOOK_AT_BOX, alarm["box"]).rows()
+            bins, live_s = pa.array([alarm["bins"]]), pa.array([alarm["live_s"]])
+            assert look["matched"] == {m: name for m, (name,) in match_all(bins, live_s, site.background).items()}
+            assert lines_of(look["peaks"]) == lines_of(find_peaks(bins)[0])
         killed = belt.number_at(WallClock().now_us())
         server.kill("server")
         server.start()

@@ -27,6 +27,7 @@ from tests.support.examples import examples
 from tests.support.ingest_bench import NOW, Bench
 from tests.support.log_rows import batch, log_heads, stored
 from tests.support.manual_clock import ManualClock
+from tests.support.pipe import Pipe
 
 SECOND = 1_000_000
 TABLE = make_table(time="transaction")
@@ -55,6 +56,31 @@ def test_hot_segments_become_one_parquet_file_with_the_same_rows(tmp_path: Path)
     log.close()
     assert log_heads(log.folder) == {3: 19}
     assert stored(tmp_path, 3) == [float(i) for i in range(19)]
+
+
+def test_columns_of_arrays_and_structs_are_read_after_merging_once_and_twice(tmp_path: Path) -> None:
+    pipe = Pipe(tmp_path, compact_after_segments=2)
+    shape = "xs ARRAY<INT>, nested ARRAY<STRUCT<a: ARRAY<DOUBLE>, b: TEXT>>"
+    pipe.db.execute(f"CREATE TABLE probes (id INT PRIMARY KEY, r STREAM ({shape}))")
+    pipe.db.execute("INSERT INTO probes VALUES (1, NULL)")
+    table = pipe.db.catalog.state.tables["probes"]
+    compactor = Compactor(pipe.db.log, carry_nothing, grace_s=0.0)
+    for number in range(72):
+        nested = [{"a": [number / 2], "b": "x"}, {"a": [], "b": None}]
+        assert pipe.db.push("probes", [{"id": 1, "xs": [number, 1], "nested": nested}]).accepted == 1
+        compactor.compact(table.id)
+    pipe.restart()
+    (segment, *_) = list_segments(pipe.db.log.folder, table.id)
+    assert (segment.format, segment.rows) == ("parquet", 24)  # eight files of three rows were merged again
+    for each in slices(list_segments(pipe.db.log.folder, table.id), 0, 72):
+        rows = read_slice(each)
+        (column,) = [name for name in rows.column_names if name.endswith("xs")]
+        assert rows.column(column).to_pylist() == [[i, 1] for i in range(each.first, each.first + each.rows)]
+        (column,) = [name for name in rows.column_names if name.endswith("nested")]
+        assert [row[0]["a"] for row in rows.column(column).to_pylist()] == [
+            [i / 2] for i in range(each.first, each.first + each.rows)
+        ]
+    pipe.db.stop()
 
 
 def test_replaced_files_stay_for_readers_that_may_have_named_them(tmp_path: Path) -> None:
