@@ -122,6 +122,12 @@ AIMS = {
     "function_calls_saved": (">", 0.93999),
     "function_cycle_ratio_5us": (">", 5),
     "function_order_ratio": ("<", 1.15),
+    "load_model_error": ("<", 0.25),
+    "sessions_ratio_spark": (">", 10),
+    "topk_ratio_spark": (">", 10),
+    "union_ratio_spark": (">", 10),
+    "alarm_delay_p99_ms_heavy": ("<", 1000),
+    "alarm_delay_p99_ms_heavy_normal": ("<", 1000),
 }
 
 

@@ -30,7 +30,12 @@ CASES = [
     (f"{TUMBLED.format('probes', HOUR)} ORDER BY n LIMIT 3", "never", "LIMIT"),
     (f"{TUMBLED.format('probes', HOUR)} ORDER BY n", "later", "window_end"),
     ("SELECT place, COUNT(*) AS n FROM probes GROUP BY place, LATCH", "never", "LATCH"),
-    (f"SELECT COUNT(*) AS n FROM probes GROUP BY LANDMARK (value > 9) {HOUR}", "never", "late landmark"),
+    (f"SELECT COUNT(*) AS n FROM probes GROUP BY LANDMARK (value > 9) {HOUR}", "later", "next window begins"),
+    (
+        "SELECT COUNT(*) AS n FROM probes GROUP BY LANDMARK (value > 9) BEGIN (NOW - 59 SECONDS) END (NOW)",
+        "never",
+        "leave the window",
+    ),
     ("SELECT LEAD(value) OVER (ORDER BY ts) AS next FROM probes BEGIN (START)", "later", "LEAD looks at"),
     ("SELECT LEAD(value) OVER (ORDER BY ts DESC) AS next FROM probes BEGIN (START)", "never", "ranks"),
     (f"SELECT LEAD(value) OVER (ORDER BY ts) AS next FROM probes {HOUR}", "never", "BEGIN moves on"),

@@ -14,6 +14,7 @@ import random
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -67,6 +68,14 @@ QUERIES = {
     ),
     "plain": "SELECT id, ts, value FROM probes WHERE value > 3 {}",
     "lagged": "SELECT id, ts, value, LAG(value, 2) OVER (PARTITION BY id ORDER BY ts) AS before FROM probes {}",
+    "cut": (
+        "SELECT id, window_start, window_end, COUNT(*) AS n, SUM(value) AS total FROM probes WHERE value < 6"
+        " GROUP BY id, LANDMARK (value >= 5) HAVING COUNT(*) > 1 {}"
+    ),
+    "marked": (
+        "SELECT window_start, window_end, COUNT(*) AS n FROM probes WHERE value > (SELECT AVG(value) FROM probes PER WINDOW)"
+        " GROUP BY LANDMARK (value >= 5) {}"
+    ),
     "led": (
         "SELECT id, ts, LEAD(value) OVER (PARTITION BY id ORDER BY ts) AS next, LEAD(ts, 3, ts) OVER (ORDER BY ts) AS third,"
         " LAG(value) OVER (ORDER BY ts) AS before FROM probes {}"
@@ -76,6 +85,7 @@ QUERIES = {
 }
 SHORT_S = 16
 QUERIES["sessions_short"] = QUERIES["sessions"]
+QUERIES["cut_short"] = QUERIES["cut"]
 EVER = "BEGIN ('2020-01-01') END (NOW)"
 
 
@@ -286,6 +296,31 @@ def sessions_within(longest_s: int) -> Callable[[Accepted, Marks], Iterator[Row]
     return found
 
 
+def between_landmarks(accepted: Accepted, marks: Marks) -> Iterator[tuple[int, int, list[tuple[int, float]]]]:
+    """Each window that has ended, with its readings."""
+    starts = sorted({ts for _, ts, value in accepted["probes"] if value >= 5})
+    for start, end in pairwise(starts):
+        if end < marks["probes"]:
+            yield start, end, [(id, value) for id, ts, value in accepted["probes"] if start <= ts < end]
+
+
+def cut_within(longest_s: int) -> Callable[[Accepted, Marks], Iterator[Row]]:
+    def found(accepted: Accepted, marks: Marks) -> Iterator[Row]:
+        for start, end, rows in between_landmarks(accepted, marks):
+            for sensor in {id for id, _ in rows}:
+                values = [value for id, value in rows if id == sensor and value < 6]
+                if len(values) > 1 and end - start <= longest_s * SECOND:
+                    yield sensor, start, end, len(values), sum(values)
+
+    return found
+
+
+def marked(accepted: Accepted, marks: Marks) -> Iterator[Row]:
+    for start, end, rows in between_landmarks(accepted, marks):
+        values = [value for _, value in rows]
+        yield start, end, sum(value > sum(values) / len(values) for value in values)
+
+
 def lagged(accepted: Accepted, marks: Marks) -> Iterator[Row]:
     for sensor in {id for id, _, _ in accepted["probes"]}:
         rows = sorted((ts, at, value) for at, (id, ts, value) in enumerate(accepted["probes"]) if id == sensor)
@@ -341,6 +376,9 @@ BY_LOOPS: dict[str, Callable[[Accepted, Marks], Iterator[Row]]] = {
     "ranked": ranked,
     "lagged": lagged,
     "led": led,
+    "cut": cut_within(3600),
+    "cut_short": cut_within(SHORT_S),
+    "marked": marked,
     "rising": rising,
     "above": above,
     "over": over,
@@ -362,17 +400,17 @@ def micros(value: Any) -> Any:
 
 @pytest.mark.parametrize("seed", seeds(3, 40))
 def test_every_final_row_arrives_once_and_stays_as_it_was(pipe: Pipe, seed: int) -> None:
-    names = [name for name in QUERIES if name not in ("sessions_short", "lagged", "led", "rising")]
+    names = [name for name in QUERIES if name not in ("sessions_short", "cut_short", "lagged", "led", "rising")]
     Story(pipe, seed, "BEGIN (NOW - 1 HOUR) END (NOW)", names).run(60)
 
 
 @pytest.mark.parametrize("seed", seeds(3, 40))
 def test_what_stands_on_readings_that_never_leave_is_final_too(pipe: Pipe, seed: int) -> None:
-    Story(pipe, seed, EVER, ["lagged", "led", "rising", "sessions", "ranked"]).run(60)
+    Story(pipe, seed, EVER, ["lagged", "led", "rising", "sessions", "ranked", "cut", "marked"]).run(60)
 
 
 @pytest.mark.parametrize("seed", seeds(3, 40))
 def test_panes_that_leave_the_window_before_a_cycle_sees_them_arrive_too(pipe: Pipe, seed: int) -> None:
-    names = ["tumbled", "slid", "busy", "above", "held", "sessions_short", "ranked"]
+    names = ["tumbled", "slid", "busy", "above", "held", "sessions_short", "ranked", "cut_short"]
     story = Story(pipe, seed, f"BEGIN (NOW - {SHORT_S} SECONDS) END (NOW)", names)
     story.run(60)

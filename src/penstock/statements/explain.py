@@ -287,8 +287,7 @@ def _strategies(session: Session, definition: QueryDefinition) -> list[str]:
     costs = [f"{name} {ms:.3g} ms" for name, ms in strategy_costs(known).items()]
     if why_not is not None:
         costs.append(f"not none, because {why_not}")
-    expected = [n for n, ms in (("move", known.move_ms), ("cut", known.cut_ms)) if ms is None]
-    guessed = " (expected, until both were measured)" if expected else ""
+    guessed = " (expected, until both were measured)" if known.move_ms is None or known.cut_ms is None else ""
     return [f"a cycle at {known.requests:.2g} requests: {', '.join(costs)}{guessed}"]
 
 

@@ -30,7 +30,7 @@ LOOKS_A_ROUND = 5_000
 LOOKS_A_HOLD, REST_S = 200, 0.001
 """So many queries in one hold of the store's lock; in between, readers and cycles have their turn."""
 ON_DEMAND_MAX_ROWS = 200_000
-"""Where rows take less than a microsecond, as they do."""
+"""At most, however little a row takes."""
 
 
 class IdleQueries:
@@ -94,21 +94,27 @@ class IdleQueries:
                     definition, answer = store.state.queries_by_id.get(query_id), store.answers.get(query_id)
                     if answer is None or definition is None or definition.branch_of is not None:
                         continue  # a branch is asked through its query, which is awake
-                    window = cost.window(store, query_id, answer) if _stays(definition, answer) is None else None
+                    may_rest = answer.strategy is None and _stays(definition, answer) is None
+                    window = cost.window(store, query_id, answer) if may_rest else None
                     if window is None or window.rows > window.most_rows:
                         if answer.sleeping:
                             awake.add(query_id)
-                    elif query_id in held or not window.rows:
+                    elif answer.sleeping:
+                        if query_id in used and not self._leaves_out(query_id, mark.cycle, window, asleep=True):
+                            awake.add(query_id)
+                    elif query_id in held or not window.rows or not window.is_small:
                         continue
                     elif query_id in used:
-                        if answer.sleeping and not choice.is_left_out(query_id):
-                            continue  # its first use wakes it
-                        cheaper = choice.leaves_out(query_id, mark.cycle, window.match_ms, window.evaluate_ms)
-                        if cheaper != answer.sleeping and (answer.sleeping or window.is_small):
-                            (sleeping if cheaper else awake).add(query_id)
-                    elif may_sleep and window.is_small:
+                        if self._leaves_out(query_id, mark.cycle, window, asleep=False):
+                            sleeping.add(query_id)
+                    elif may_sleep:
+                        choice.forget(query_id)  # it is not left out by its costs: its first use wakes it
                         sleeping.add(query_id)
         self._catalog.plan_run(sleeping, awake)
+
+    def _leaves_out(self, query_id: int, cycle: int, window: _Window, asleep: bool) -> bool:
+        choice = self._standing.storage_choice
+        return choice.leaves_out(query_id, cycle, (window.match_ms, window.evaluate_ms), asleep)
 
     def figures(self, definition: QueryDefinition) -> tuple[StrategyFigures, str | None] | None:
         """What was measured or is expected of a selection, and why it cannot have strategy `none`; None for others."""
@@ -117,8 +123,8 @@ class IdleQueries:
             if mark is None or answer is None or answer.plan.selection is None:
                 return None
             reaches = _Reaches(store, {use.table_id for use in answer.plan.uses})
-            why = _stays(definition, answer)
-            if why is None and definition.id in self._held(store):
+            why = _stays(definition, answer) if answer.strategy != "none" else None
+            if why is None and answer.strategy is None and definition.id in self._held(store):
                 why = "it has a subscriber, a sink or a reader"
         cost = self._on_demand(mark, reaches)
         with self._standing.locked() as store:
@@ -126,7 +132,7 @@ class IdleQueries:
             window = cost.window(store, definition.id, answer)
         known = replace(known, match_ms=window.match_ms)
         if why is None and window.rows > window.most_rows:
-            why = f"its window has {window.rows:,} readings, and only {window.most_rows:,} are evaluated in {MOST_ON_DEMAND_MS:.0f} ms"
+            why = f"its window has {window.rows:,} readings, and at most {window.most_rows:,} are evaluated when asked"
         if known.evaluate_ms is None:
             known = replace(known, evaluate_ms=window.evaluate_ms)
         return (known if why is None else replace(known, evaluate_ms=None)), why
@@ -160,8 +166,6 @@ def _stays(definition: QueryDefinition, answer: QueryState) -> str | None:
     plan = answer.plan.selection
     if plan is None or plan.lasting is not None or not is_pure(plan):
         return "the server does not evaluate it by itself"
-    if answer.strategy is not None:
-        return "a user chose how it is kept"
     if definition.priority == "high":
         return "it is of class high"
     if not isinstance(answer.window, TimeWindow) or not answer.window.slides:

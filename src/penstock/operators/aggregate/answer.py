@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import pyarrow as pa
 
@@ -133,8 +133,8 @@ class AggregateAt(TableAnswer):
 
     @property
     def final_to_us(self) -> int | None:
-        # The newest rows are never final. An older cycle may have had them where the query has another window by now.
-        if self.plan.panes is None or not isinstance(self.instant.window, TimeWindow):
+        # A window of rows has no range: its rows are never final.
+        if self.plan.panes is None and not self.plan.landmarks:
             return None
         span = self.instant.range()
         return final_inside(self.instant.window, self.watermark_us, span[1] if span is not None else None)
@@ -174,13 +174,16 @@ class AggregateAt(TableAnswer):
 
     def _part(self, plan: AggregatePlan, times: tuple[int, int], span: tuple[int, int], until: int) -> pa.Table:
         """The rows of final panes alone, from the readings of some times."""
+        return replace(self.between(times, span, until), plan=plan)._computed()
+
+    def between(self, times: tuple[int, int], span: tuple[int, int], until: int) -> Self:
+        """The same question about the readings of some times, at a NOW of `until` or later; `span` is its present window."""
         low, high = times
         window = TimeWindow(Bound("constant", low), Bound("constant", high))
         # NOW has passed these panes for all readings that can still come, also where the passing sensors are silent.
         instant = replace(self.instant, window=window, now_us=max(self.now_us or 0, until))
         reach = self.reach if low >= span[0] else min(self.reach, self._first_reached(low))
-        part = replace(self, plan=plan, instant=instant, reach=reach, _answer=None, rollup=None)
-        return part._computed()
+        return replace(self, instant=instant, reach=reach, _answer=None, rollup=None)
 
     def _first_reached(self, low_us: int) -> int:
         """The first log position with a row of a time or later."""

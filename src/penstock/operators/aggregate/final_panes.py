@@ -2,7 +2,8 @@
 
 The row of a pane is final once the watermarks have reached its end: then no reading of it can come any more. A pane that BEGIN cuts
 changes as BEGIN moves on, so that only whole panes count. Rows that retention may have taken are no part of a final row.
-A session is final once the watermark has passed its end: a reading at its end would still be part of it.
+A session is final once the watermark has passed its end: a reading at its end would still be part of it. The window of a landmark is
+final once the watermark has passed the next landmark: no other can come between them, or at its end.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def range_of_panes(window: TimeWindow, span: tuple[int, int], panes: PaneRange) 
 
 @dataclass(frozen=True, slots=True)
 class FinalSessions:
-    """The sessions that begin at or after `first`, and the plan that finds them among the readings from `low` to `high`."""
+    """The sessions, or windows of landmarks, that begin at or after `first`, and the plan that finds them among the readings from `low` to `high`."""
 
     plan: AggregatePlan
     low: int
@@ -93,6 +94,24 @@ def sessions_ending(
     return FinalSessions(replace(plan, having=Call("and", having, BOOLEAN)), low, until - 1)
 
 
+def landmarks_ending(
+    plan: AggregatePlan, window: TimeWindow, after: int | None, until: int, starts_from: int
+) -> FinalSessions:
+    """The windows between two landmarks with an end in [after, until) that begin at `starts_from` or later.
+
+    None of them is longer than a window that slides, so that it was inside of it as a whole.
+    """
+    asked = [Call("lt", (Column(WINDOW_END, TIMESTAMP), Literal(until, TIMESTAMP)), BOOLEAN)]
+    first = starts_from
+    if window.slides:
+        longest = window.end.offset_us - window.begin.offset_us
+        length = Call("diff_us", (Column(WINDOW_END, TIMESTAMP), Column(WINDOW_START, TIMESTAMP)), BIGINT)
+        asked.append(Call("le", (length, Literal(longest, BIGINT)), BOOLEAN))
+        first = max(first, after - longest) if after is not None else first
+    having = tuple(asked) if plan.having is None else (plan.having, *asked)
+    return FinalSessions(replace(plan, having=Call("and", having, BOOLEAN)), first, until - 1)
+
+
 def final_panes(
     plan: AggregatePlan, window: Window, tables: Iterable[int], reach_us: int, state: CatalogState
 ) -> FinalRows:
@@ -100,7 +119,13 @@ def final_panes(
     never = _why_never(plan, window)
     if never is not None:
         return FinalRows("never", never)
-    assert plan.panes is not None and isinstance(window, TimeWindow)
+    assert isinstance(window, TimeWindow)
+    if plan.landmarks:
+        final = final_by_watermark(
+            "once the watermark has passed window_end, where the next window begins", tables, state
+        )
+        return while_kept(final, (window,), 0, state)
+    assert plan.panes is not None
     if plan.session_us:
         final = final_by_watermark("once the watermark has passed window_end", tables, state)
         return while_kept(final, (window,), plan.session_us, state)
@@ -112,9 +137,11 @@ def _why_never(plan: AggregatePlan, window: Window) -> str | None:
     facts = (
         (plan.latch is not None, "LATCH is a value that goes on"),
         (not isinstance(window, TimeWindow), "LAST n ROWS goes on with each reading"),
-        (plan.landmarks, "a late landmark cuts a window in two"),
-        (plan.panes is None, "without TUMBLE, SLIDE or SESSION it is the current value of its window"),
-        (bool(plan.scalars), "it compares with a subquery, whose value goes on"),
+        (
+            plan.panes is None and not plan.landmarks,
+            "without TUMBLE, SLIDE, SESSION or LANDMARK it is the current value of its window",
+        ),
+        (bool(plan.scalars) and not plan.landmarks, "it compares with a subquery, whose value goes on"),
         (
             plan.picking is not None and not plan.picking.per_window,
             "it compares with an inner aggregate, whose value goes on",
@@ -131,7 +158,7 @@ def _why_never(plan: AggregatePlan, window: Window) -> str | None:
 def _compares_panes(plan: AggregatePlan) -> bool:
     """Whether a window function sees rows that become final at different times."""
     pane = {Column(WINDOW_START, TIMESTAMP), Column(WINDOW_END, TIMESTAMP)}
-    return any(plan.session_us or not pane.intersection(call.partition) for call in plan.over)
+    return any(plan.session_us or plan.landmarks or not pane.intersection(call.partition) for call in plan.over)
 
 
 def _cuts(plan: AggregatePlan) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -10,13 +10,15 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.cancellation import check
-from penstock.errors import error
+from penstock.errors import error, expect
 from penstock.expr.expression import Column
-from penstock.expr.windows import Bound, TimeWindow
+from penstock.expr.windows import FOREVER, Bound, TimeWindow
 from penstock.operators.aggregate.answer import AggregateAt
+from penstock.operators.aggregate.final_panes import landmarks_ending
 from penstock.operators.aggregate.rows import projected
 from penstock.operators.base.log_reader import LogReader
 from penstock.sql.plan import WINDOW_END, WINDOW_START, AggregatePlan, Output, aggregate_name, key_name
+from penstock.sql.plan.output import schema_of
 from penstock.types import TIMESTAMP
 
 MOST_LANDMARKS = 1000
@@ -30,15 +32,31 @@ class LandmarksAt(AggregateAt):
     """
 
     part: ClassVar[type[AggregateAt]] = AggregateAt  # how each of the windows is answered
+    ended_us: int = field(default=-FOREVER, kw_only=True)  # windows that ended before are left out
 
     @property
     def stretch(self) -> int | None:
         """A window comes with any reading."""
         return None
 
+    def _panes_ending(self, after: int | None, starts_from: int) -> pa.Table:
+        until, span = self.final_to_us, self.instant.range()
+        if until is None or span is None:
+            return schema_of(self.plan.outputs).empty_table()
+        window = expect(TimeWindow, self.instant.window)
+        found = landmarks_ending(self.plan, window, after, until, max(starts_from, self.kept_from_us))
+        times = found.low if window.slides else max(found.low, span[0]), found.high
+        landmarks = tuple(scalar.between(times, span, until) for scalar in self.scalars)
+        ended = after if after is not None else -FOREVER
+        return replace(self, scalars=landmarks, ended_us=ended)._part(found.plan, times, span, until)
+
     def _compute(self, log_reader: LogReader) -> pa.Table:
         span, now_us = self.instant.range(), self.instant.now_us
         starts = self._starts()
+        starts = starts[sum(end < self.ended_us for end in starts[1:]) :]
+        if len(starts) > MOST_LANDMARKS:
+            detail = f"LANDMARK makes {len(starts)} windows in this answer, more than {MOST_LANDMARKS}"
+            raise error("over_budget", detail=detail, hint="make BEGIN .. END shorter, or the condition rarer")
         until = min(span[1], now_us) if span is not None and now_us is not None else 0
         parts = []
         for start, end in pairwise([*starts, until + 1]):
@@ -57,11 +75,7 @@ class LandmarksAt(AggregateAt):
         """The landmarks inside the window, ascending."""
         (times,) = self.scalars[0].answer().column("times").to_pylist() or [None]
         found = pa.array(times or [], TIMESTAMP.to_arrow()).cast(pa.int64()).to_pylist()
-        if len(found) > MOST_LANDMARKS:
-            detail = f"LANDMARK makes {len(found)} windows in this answer, more than {MOST_LANDMARKS}"
-            raise error("over_budget", detail=detail, hint="make BEGIN .. END shorter, or the condition rarer")
-        starts: list[int] = found
-        return starts
+        return sorted(found)
 
     def _over(self, low: int, high: int, log_reader: LogReader) -> pa.Table:
         window = TimeWindow(Bound("constant", low), Bound("constant", high))

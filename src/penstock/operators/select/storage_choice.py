@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
@@ -109,15 +108,19 @@ class StorageChoice:
         elif len(self._ready) < MOST_READY:
             self._ready.add(query_id)
 
-    def leaves_out(self, query_id: int, cycle: int, match_ms: float, evaluate_ms: float) -> bool:
-        """Whether cycles should leave out a query that clients invoke, by its part of the shared pass and the cost of its window."""
+    def leaves_out(self, query_id: int, cycle: int, expected_ms: tuple[float, float], asleep: bool) -> bool:
+        """Whether cycles should leave out a query that clients invoke.
+
+        `expected_ms`: its part of the shared pass, and evaluating its window, unless requests were answered in this way already.
+        """
         asked = self._asked.get(query_id)
         if asked is None:
             return False
+        match_ms, evaluate_ms = expected_ms
         if asked.evaluated_ms is not None:
             evaluate_ms = asked.evaluated_ms
         known = asked.figures = replace(asked.at(cycle), match_ms=match_ms, evaluate_ms=evaluate_ms)
-        now: Strategy = "none" if asked.left_out else "complete" if query_id in self._ready else "partial"
+        now: Strategy = "none" if asleep else "complete" if query_id in self._ready else "partial"
         asked.left_out = known.requests > 0 and cheapest(strategy_costs(known), now) == "none"
         if not asked.left_out:
             asked.evaluated_ms = None
@@ -139,16 +142,13 @@ class StorageChoice:
         gone = [q for q in self._ready if self._rests(q, cycle, 2 * LOOK_CYCLES)]
         self._ready.difference_update(gone)
         if cycle % LOOK_CYCLES == 0:
-            self._forget([q for q in self._asked if self._rests(q, cycle, FORGET_CYCLES)])
+            for query_id in [q for q in self._asked if self._rests(q, cycle, FORGET_CYCLES)]:
+                self.forget(query_id)
         return gone
 
     def _rests(self, query_id: int, cycle: int, cycles: int) -> bool:
         asked = self._asked.get(query_id)
         return asked is None or cycle - asked.since > cycles
-
-    def _forget(self, queries: Iterable[int]) -> None:
-        for query_id in queries:
-            self.forget(query_id)
 
     def too_large(self, query_id: int) -> None:
         """An answer that was to be kept current has too many rows for that."""
