@@ -13,12 +13,15 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 
-from penstock.clock import SECOND, format_timestamp
+from penstock.clock import SECOND
+from penstock.cycle.result_rows import told
+from penstock.errors import PenstockError
 from penstock.operators.base.answer import AnswerAt
 from penstock.sql.plan import SparkPlan, plan_from_json
-from tests.operators.conformance.examples import BELOW, EXAMPLES
+from tests.operators.conformance.examples import BELOW, EXAMPLES, EXAMPLES_OF_TESTS, Example
 from tests.support.examples import FAST
 from tests.support.local_engine import LocalEngine
 from tests.support.pipe import BEGAN_US, Pipe
@@ -30,22 +33,26 @@ Row = tuple[str, ...]
 
 def cases_of(operators: Iterable[str]) -> list[Any]:
     """All questions of these operators; one of each in `make test-fast`."""
-    asked = {name: EXAMPLES[name][:1] if FAST else EXAMPLES[name] for name in operators}
+    known = EXAMPLES | EXAMPLES_OF_TESTS
+    asked = {name: known[name][:1] if FAST else known[name] for name in operators}
     return [
-        pytest.param(name, sql, id=f"{name}-{n}") for name, all_sql in asked.items() for n, sql in enumerate(all_sql)
+        pytest.param(name, example, id=f"{name}-{n}")
+        for name, examples in asked.items()
+        for n, example in enumerate(examples)
     ]
 
 
 class World(Pipe):
     """Two streams in valid time with late readings, and an ordinary table. `spark`: a session, for Spark SQL."""
 
-    def __init__(self, folder: Path, seed: int = 0, spark: Any = None, **settings: Any) -> None:
+    def __init__(self, folder: Path, seed: int = 0, spark: Any = None, pace: int = 1, **settings: Any) -> None:
         self._spark = spark
         # Tests wait for each answer of Spark SQL: with the budget of a server it would rest for three times its work.
-        super().__init__(folder, cycles_keep=64, spark_query_budget=0.9, **settings)
-        self._random, self._now_s = random.Random(seed), 0
+        super().__init__(folder, **{"cycles_keep": 64, "spark_query_budget": 0.9, **settings})
+        self._random, self._now_s, self._pace = random.Random(seed), 0, pace
+        self.pushed: dict[str, list[dict[str, Any]]] = {"a": [], "b": []}
         for name in ("a", "b"):
-            options = "WITH (time = 'valid', out_of_order = 'accept')"
+            options = "WITH (time = 'valid', out_of_order = 'accept', lateness = '10 SECONDS', max_ahead = '1 HOUR')"
             columns = "id INT PRIMARY KEY, place TEXT, reading STREAM (n INT, v DOUBLE)"
             self.db.execute(f"CREATE TABLE {name} ({columns}) {options}")
             self.db.execute(f"INSERT INTO {name} VALUES (1, 'north', NULL), (2, 'south', NULL), (3, 'west', NULL)")
@@ -67,10 +74,11 @@ class World(Pipe):
             rows = []
             for _ in range(self._random.randint(1, 4)):
                 late = self._random.choice((0, 0, 1, 7))
-                ts = format_timestamp(BEGAN_US + max(0, self._now_s - late) * SECOND)
-                rows.append({"id": self._random.randint(1, 3), "ts": ts, **self._values()})
-            self.db.push(name, rows)
-        self._now_s += self._random.choice((0, 1, 3, 11))
+                at_us = BEGAN_US + max(0, self._now_s - late) * SECOND
+                rows.append({"id": self._random.randint(1, 3), "ts": at_us, **self._values()})
+            assert not self.db.push(name, rows).refused
+            self.pushed[name] += rows
+        self._now_s += self._random.choice((0, 1, 3, 11)) * self._pace
 
     def _values(self) -> dict[str, Any]:
         return {"n": self._random.randint(0, 9), "v": float(self._random.randint(0, 5))}
@@ -103,6 +111,124 @@ def counted(table: Any) -> Counter[Row]:
 
 def whole(held: AnswerAt) -> Counter[Row]:
     return counted(held.rows(held.inside()))
+
+
+def oracle_rows(world: World, sql: str, now_us: int | None) -> Counter[Row]:
+    """What DuckDB says of the readings that were pushed."""
+    places = {1: "north", 2: "south", 3: "west"}
+    with duckdb.connect() as oracle:
+        oracle.execute("CREATE TABLE places AS SELECT * FROM (VALUES ('north', 'x'), ('south', 'y')) t(place, owner)")
+        oracle.execute(f"CREATE MACRO now_us() AS {now_us}")
+        oracle.execute(f"CREATE MACRO second() AS {SECOND}")
+        for name, rows in world.pushed.items():
+            oracle.execute(
+                f"CREATE TABLE {name}_log (pos BIGINT, id INT, place TEXT, ts BIGINT, n INT, v DOUBLE);"
+                f"CREATE VIEW {name} AS SELECT * FROM {name}_log WHERE ts BETWEEN now_us() - 60 * second() AND now_us()"
+            )
+            values = [(pos, r["id"], places[r["id"]], r["ts"], r["n"], r["v"]) for pos, r in enumerate(rows)]
+            oracle.executemany(f"INSERT INTO {name}_log VALUES (?, ?, ?, ?, ?, ?)", values)
+        return Counter(tuple(map(repr, row)) for row in oracle.execute(sql).fetchall())
+
+
+def check_oracle(world: World, example: Example) -> None:
+    """Every answer is the oracle's."""
+    assert example.oracle is not None
+    world.db.execute(f"CREATE QUERY q AS {example.sql}")
+    for _ in range(6):
+        world.some()
+        world.settle()
+        held = world.db.standing.held("q")
+        assert whole(held) == oracle_rows(world, example.oracle, held.now_us)
+    assert whole(held)
+    world.db.stop()
+
+
+def check_trim(folder: Path, sql: str) -> None:
+    """What is trimmed, released and folded into snapshots changes no answer at a kept cycle."""
+    kept = World(folder / "kept", 5, pace=3)
+    short = World(folder / "short", 5, cycles_keep=4, pace=3)
+    kept.set_intervals(trim_cycles=1000)
+    short.set_intervals(trim_cycles=1, snapshot_cycles=4)
+    worlds = (kept, short)
+    for world in worlds:
+        world.db.execute(f"CREATE QUERY q AS {sql}")
+    for step in range(12):
+        for world in worlds:
+            world.some()
+            world.cycle()
+        if step % 3 == 2:
+            release(short)
+        last = kept.db.standing.store.cycle
+        for cycle in range(last - 1, last + 1) if step > 3 else ():  # readers of queries need the cycle before that
+            assert short.rows("q", cycle) == kept.rows("q", cycle)
+    short.restart()
+    for world in worlds:
+        world.settle()
+    assert short.rows("q") == kept.rows("q")
+    for world in worlds:
+        world.db.stop()
+
+
+def release(world: World) -> None:
+    """Give up all that can be made again, as a server does whose memory is short."""
+    with world.db.standing.locked() as store:
+        for query in world.db.definition("q").numbers:
+            world.db.standing.ready.forget(query)
+            world.db.standing.samples.forget(query)
+            for state in store.states.values():
+                state.release(query)
+
+
+def check_error(world: World, sql: str) -> None:
+    """An error in a commit record fails its query and no other; resumed, that one is as if nothing had been."""
+    for name in ("q", "other"):
+        world.db.execute(f"CREATE QUERY {name} AS {sql}")
+    for step in range(6):
+        world.some()
+        if step == 3:
+            failed = world.db.definition("q").numbers[-1]
+            failure = PenstockError("function_failed", "no such luck")
+            world.engine.commits.queue.put((failed, "error", 0, 0, told(failure)))
+        world.cycle()
+        if step >= 3:
+            with pytest.raises(PenstockError, match="no such luck"):
+                world.db.invoke("q")
+            assert world.db.query("q")["state"] == "FAILED" and world.db.query("other")["state"] == "RUNNING"
+    for change in ("PAUSE", "RESUME"):
+        world.db.execute(f"ALTER QUERY q {change}")
+        world.settle()
+    assert world.rows("q") == world.rows("other") and any(world.rows("q"))
+    world.db.stop()
+
+
+def has_final_rows(world: World, name: str) -> bool:
+    return not str(world.db.query(name)["final"]).startswith("never")
+
+
+def check_final(world: World, sql: str) -> None:
+    """Each row that is final is told once, and stays; where no row ever is, asking for them is refused."""
+    world.db.execute(f"CREATE QUERY q AS {sql}")
+    world.cycle()
+    if not has_final_rows(world, "q"):
+        with pytest.raises(PenstockError) as refused:
+            world.db.subscribe("q", final=True)
+        assert refused.value.condition == "not_supported"
+        return
+    subscription, once = world.db.subscribe("q", final=True), Counter[Row]()
+    for step in range(12):
+        world.some()
+        world.cycle()
+        while (event := subscription.next(0.0)) is not None:
+            once += counted(event.table)
+        if step == 6:
+            subscription.close()
+            since = subscription.cycle + 1
+            world.restart()
+            subscription = world.db.subscribe("q", since, final=True)
+    subscription.close()
+    now = counted(world.db.execute("SELECT * FROM q FINAL").table)
+    assert once and now <= once and (now == once or "LAST " in sql)  # a window of rows lets go of some
+    world.db.stop()
 
 
 def check_splits(folder: Path, sql: str, spark: Any = None) -> None:

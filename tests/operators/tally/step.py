@@ -12,6 +12,7 @@ from penstock.cycle.commit_files import ResultRow
 from penstock.cycle.folder import DataFolder
 from penstock.cycle.log_batch import LogBatch
 from penstock.expr.evaluate import Functions
+from penstock.expr.windows import FOREVER
 from penstock.operators.base.step import RowStep
 from penstock.pipeline.tasks import Unit
 from penstock.sql.plan import Plan
@@ -27,8 +28,9 @@ class TallyStep(RowStep):
         self._since: dict[int, int] = {}
 
     def follow(self, query_id: int, query: QueryDefinition | None, plan: Plan | None, fill: bool) -> None:
-        if isinstance(plan, TallyPlan) and query is not None and query.start_us is not None and not query.paused:
-            self._since[query_id] = plan.window.begin.resolve(query.start_us, query.start_us)
+        if isinstance(plan, TallyPlan) and query is not None and not query.paused:
+            start_us = -FOREVER if query.start_us is None else query.start_us  # None: before the first reading
+            self._since[query_id] = plan.window.begin.resolve(start_us, start_us)
         else:
             self._since.pop(query_id, None)
 
