@@ -42,7 +42,6 @@ from penstock.sql.parse import parse_select
 from penstock.sql.plan import (
     AggregatePlan,
     Plan,
-    QueryAggregatePlan,
     all_windows,
     evaluated_by_spark,
     looks_of,
@@ -551,7 +550,7 @@ def _is_longer(plan: Plan, before: Plan) -> bool:
 def _unsaid(plan: Plan) -> tuple[str, str]:
     """The defaults of BEGIN and END: AVG(x, 5 MINUTES) alone looks five minutes back, over joins, too."""
     windows = [use.window for use in stream_uses(plan)]
-    if plan.operator == QueryAggregatePlan.operator:
+    if plan.over_read is not None:
         windows = [relation.window for relation in plan.relations if relation.window is not None]
     begins = [w.begin.offset_us for w in windows if isinstance(w, TimeWindow) and w.begin.anchor == "now"]
     return (f"NOW - '{format_duration(-min(begins))}'" if begins else "START"), "NOW"

@@ -18,6 +18,7 @@ from penstock.expr.windows import FOREVER, AnyWindow, Bound, JoinWindows, RowsWi
 from penstock.operators.aggregate.answer import AggregateAt
 from penstock.operators.aggregate.cell_estimate import count_groups, estimate_cells
 from penstock.operators.aggregate.correlated import with_inner
+from penstock.operators.aggregate.explain import slice_lines
 from penstock.operators.aggregate.family import numbered_cells
 from penstock.operators.aggregate.final_panes import cells_bound, final_panes
 from penstock.operators.aggregate.groups import Groups
@@ -230,6 +231,11 @@ class AggregateView(View):
 
     def memory(self, store: AnswerStore, query_id: int) -> int:
         return store.slices.memory_of(query_id)
+
+    def kept_lines(self, views: AnswerOwner, query_id: int) -> list[str]:
+        plan = expect(AggregatePlan, views.store.answers[query_id].plan)
+        segments = views.listings.segments(plan.table_id, 0)
+        return slice_lines(views.store.slices, query_id, plan, segments, views.settings.slices_memory_mb)
 
     def is_resting(self, store: AnswerStore, query: QueryDefinition) -> bool:
         return query.id in store.slices.fills or super().is_resting(store, query)

@@ -17,7 +17,7 @@ from penstock.expr.windows import AnyWindow
 from penstock.operators.aggregate.rollups.files import RollupFiles
 from penstock.operators.base.answer import AnswerAt
 from penstock.operators.base.finality import UNKNOWN, Classification
-from penstock.operators.base.log_access import LogAccess
+from penstock.operators.base.log_access import Listings, LogAccess
 from penstock.operators.base.window_rows import SegmentsOf
 from penstock.operators.registry import part_of
 from penstock.operators.resample.sample_cache import SampleCache
@@ -49,6 +49,7 @@ class AnswerOwner(Protocol):
     feed: CommitFeed
     folder: DataFolder
     settings: Settings
+    listings: Listings
     rolled_files: RollupFiles
     windows: WindowHistory
     storage_choice: StorageChoice
@@ -144,6 +145,14 @@ class View(ABC):
         """Which share of a processor the events of its subscribers come from, if they may wait."""
         asked = plan.aggregation.aggregates if plan.aggregation is not None else ()
         return "mining" if any(call.options and call.every_us for call in asked) else "aggregates"
+
+    def kept_lines(self, views: AnswerOwner, query_id: int) -> list[str]:
+        """What EXPLAIN says of what is kept for a query. Called under the lock."""
+        return []
+
+    def box(self, plan: Plan) -> tuple[str, tuple[str, ...]]:
+        """The step of its own that is drawn after those below it: a title, and lines."""
+        return plan.operator, (self.runs(plan),)
 
     def window(self, plan: Plan) -> str | None:
         """The window that users see."""
