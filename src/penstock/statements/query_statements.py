@@ -11,7 +11,6 @@ from __future__ import annotations
 import gc
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -24,15 +23,12 @@ from penstock.catalog.state import CatalogState
 from penstock.cycle.definitions import loading
 from penstock.errors import PenstockError, error
 from penstock.expr.windows import FOREVER, RowsWindow, TimeWindow, Window
-from penstock.operators.aggregate.cell_estimate import check_cells_fit, count_groups, window_us
+from penstock.operators.aggregate.cell_estimate import count_groups
 from penstock.operators.aggregate.finish_times import FinishCost, check_mining_fits
 from penstock.operators.aggregate.rollups.rollup_read import find_match
 from penstock.operators.aggregate.shape import family_of
 from penstock.operators.base.finality import check_bounded
-from penstock.operators.base.log_reader import read_log
 from penstock.operators.base.view import classify, unheeded, view_of
-from penstock.operators.join.buffer_budget import check_join_fits
-from penstock.operators.join.readers import check_readers
 from penstock.operators.sparksql.moments import all_streams, now_of_plan
 from penstock.settings import Settings
 from penstock.sql import statements as st
@@ -258,10 +254,7 @@ def _planned(
         session.wait_for_own_writes()
         with session.statements.turn("heavy"):
             session.evaluator.admit(plan.spark, coming)
-    for join in (each.window_join for each in plan.branches or (plan,)):
-        if join is not None:
-            check_join_fits(join, session.folder.log, session.settings)
-    _check_cells(session, plan, state)
+    view_of(plan.operator).check_room(session.standing, plan, None, state)
     start_us = _start_of(session, plan, state)
     if start_us is not None:
         start_us -= _joins_late(queries, state)
@@ -341,22 +334,6 @@ def _joins_late(queries: Sequence[str], state: CatalogState) -> int:
     """How much earlier than NOW a query begins that reads others: as long as all of these keep their results."""
     read = [plan_from_json(state.queries[name].plan).selection for name in queries]
     return min((plan.keep_us or 0 if plan is not None else 0 for plan in read), default=0)
-
-
-def _check_cells(session: Session, plan: Plan, state: CatalogState) -> None:
-    """Refuse an aggregate with a window that cannot fit beside those of other queries."""
-    asked = plan.aggregation
-    table = state.tables_by_id.get(asked.table_id) if asked is not None else None
-    if asked is None or table is None:
-        return
-    with session.standing.locked() as store:
-        taken = store.slices.taken_by_others(asked)
-        head = store.offset.data.get(table.id, 0) if store.offset is not None else 0
-        # Its newest rows may be of sensors that no cycle has taken in.
-        log = replace(session.standing.log_access(), journal=session.catalog.state.position)
-    static = state.rows(table.id)
-    check = partial(check_cells_fit, asked, most_mb=session.settings.slices_memory_mb, taken=taken)
-    read_log(check, lambda: log.reader(table, static, head), lambda: log.fresh(table, static))
 
 
 def _check_mining(session: Session, new: QueryDefinition, together: RegistrationBatch) -> None:
@@ -531,20 +508,12 @@ def _alter(session: Session, statement: st.AlterQuery) -> Plan | None:
         if before.selection is not None and before.selection.keep_us is not None:
             plan = kept(plan, before.selection.keep_us, session.catalog.state)
         check_window(session.settings, plan)
-        if _is_longer(plan, before):
-            _check_cells(session, plan, session.catalog.state)
+        view_of(plan.operator).check_room(session.standing, plan, before, session.catalog.state)
         promise.check(session, plan, session.catalog.state)
-        if before.pure_join is not None:
-            check_readers(statement.name, plan, session.catalog.state)
+        view_of(before.operator).check_change(statement.name, plan, session.catalog.state)
     except PenstockError as failure:
         raise changed.point(failure) from None
     return plan if session.catalog.retarget_query(definition, changed.text, stored(plan)) else None
-
-
-def _is_longer(plan: Plan, before: Plan) -> bool:
-    """Whether an aggregate's window needs more cells than before."""
-    lengths = [window_us(each.aggregation) if each.aggregation is not None else None for each in (plan, before)]
-    return lengths[0] is not None and (lengths[1] is None or lengths[0] > lengths[1])
 
 
 def _unsaid(plan: Plan) -> tuple[str, str]:

@@ -16,7 +16,7 @@ from penstock.cycle.offset import Offset
 from penstock.errors import PenstockError, error, expect
 from penstock.expr.windows import FOREVER, AnyWindow, Bound, JoinWindows, RowsWindow, TimeWindow, Window
 from penstock.operators.aggregate.answer import AggregateAt
-from penstock.operators.aggregate.cell_estimate import count_groups, estimate_cells
+from penstock.operators.aggregate.cell_estimate import check_cells_fit, count_groups, estimate_cells, window_us
 from penstock.operators.aggregate.correlated import with_inner
 from penstock.operators.aggregate.explain import slice_lines
 from penstock.operators.aggregate.family import numbered_cells
@@ -35,7 +35,7 @@ from penstock.operators.aggregate.shape import SECOND_US, Measure, family_of, me
 from penstock.operators.base.answer import AnswerAt
 from penstock.operators.base.finality import Classification
 from penstock.operators.base.log_access import LogAccess
-from penstock.operators.base.log_reader import LogReader
+from penstock.operators.base.log_reader import LogReader, read_log
 from penstock.operators.base.view import AnswerOwner, QueryAt, View
 from penstock.operators.base.window_rows import SegmentsOf
 from penstock.operators.select.window_cut import WindowAt, WindowMatches, newest_counted
@@ -215,6 +215,12 @@ def _read_until(owner: AnswerOwner, plan: AggregatePlan, mark: Mark) -> Offset:
     return owner.feed.mark(mark.cycle - 1).end if mark.cycle > owner.feed.oldest() else mark.end
 
 
+def _is_longer(plan: AggregatePlan, before: Plan) -> bool:
+    """Whether the window needs more cells than the one before."""
+    length_us, was_us = window_us(plan), window_us(before.aggregation) if before.aggregation is not None else None
+    return length_us is not None and (was_us is None or length_us > was_us)
+
+
 class AggregateView(View):
     """Aggregations, also with LATCH."""
 
@@ -222,6 +228,20 @@ class AggregateView(View):
         found, window = views.query_at(query, mark)
         assert not isinstance(window, JoinWindows)
         return hold_aggregate(views, found, expect(AggregatePlan, found.state.plan), window, log)
+
+    def check_room(self, views: AnswerOwner, plan: Plan, before: Plan | None, state: CatalogState) -> None:
+        asked = expect(AggregatePlan, plan)
+        table = state.tables_by_id.get(asked.table_id)
+        if table is None or (before is not None and not _is_longer(asked, before)):
+            return
+        with views.locked() as store:
+            taken = store.slices.taken_by_others(asked)
+            head = store.offset.data.get(table.id, 0) if store.offset is not None else 0
+            # Its newest rows may be of sensors that no cycle has taken in.
+            log = replace(views.log_access(), journal=state.position)
+        static = state.rows(table.id)
+        check = partial(check_cells_fit, asked, most_mb=views.settings.slices_memory_mb, taken=taken)
+        read_log(check, lambda: log.reader(table, static, head), lambda: log.fresh(table, static))
 
     def full_window_bytes(self, plan: Plan, state: CatalogState, segments_of: SegmentsOf) -> int | None:
         asked = expect(AggregatePlan, plan)

@@ -59,6 +59,9 @@ class AnswerOwner(Protocol):
     @property
     def locked(self) -> Callable[[], AbstractContextManager[AnswerStore]]: ...
 
+    def log_access(self) -> LogAccess:
+        """How one answer opens the log. Called under the lock."""
+
     def query_at(self, query: QueryDefinition, mark: Mark) -> tuple[QueryAt, AnyWindow]:
         """A query that kernels run, and its window at a kept cycle; cycle_gone where it had no answer there."""
 
@@ -105,6 +108,17 @@ class View(ABC):
     def classify(self, plan: Plan, state: CatalogState) -> Classification:
         """When its rows are final, and what its state grows with."""
         return UNKNOWN
+
+    def check_room(self, views: AnswerOwner, plan: Plan, before: Plan | None, state: CatalogState) -> None:
+        """Raise over_budget where what a full window needs does not fit beside other queries. `before`: the plan that it replaces.
+
+        Called without the lock: it may read the log.
+        """
+        return
+
+    def check_change(self, name: str, plan: Plan, state: CatalogState) -> None:
+        """Refuse a new plan for a query that others read, if they could not read it any more."""
+        return
 
     def full_window_bytes(self, plan: Plan, state: CatalogState, segments_of: SegmentsOf) -> int | None:
         """About how many bytes its state takes once its windows are full; None where that cannot be told."""

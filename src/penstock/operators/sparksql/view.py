@@ -103,6 +103,9 @@ class SparkSqlView(View):
     def runs(self, plan: Plan) -> str:
         return "window join, then Spark SQL" if plan.kernel is not None else "Spark SQL"
 
+    def check_room(self, views: AnswerOwner, plan: Plan, before: Plan | None, state: CatalogState) -> None:
+        JOIN.check_room(views, plan, before, state)
+
     def box(self, plan: Plan) -> tuple[str, tuple[str, ...]]:
         return "Spark SQL", (expect(SparkPlan, plan).reason,)
 

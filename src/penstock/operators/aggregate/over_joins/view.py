@@ -75,6 +75,9 @@ class JoinAggregateView(JoinView):
     def memory(self, store: AnswerStore, query_id: int) -> int:
         return super().memory(store, query_id) + store.slices.memory_of(query_id)
 
+    def check_change(self, name: str, plan: Plan, state: CatalogState) -> None:
+        """No query reads the results below it."""
+
     def kept_lines(self, views: AnswerOwner, query_id: int) -> list[str]:
         slices, scalars = views.store.slices, views.store.answers[query_id].scalars
         return [*result_slice_lines(slices, query_id), *scalar_slice_lines(slices, query_id, scalars)]
