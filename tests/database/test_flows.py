@@ -57,6 +57,26 @@ def test_each_step_of_a_join_passes_the_rows_that_satisfy_it(
         assert looker.look(graph) == found  # too soon to look again
 
 
+@pytest.mark.parametrize(
+    ("sql", "own"),
+    [
+        ("SELECT COUNT(*) AS n FROM pairs BEGIN (NOW - 1 MINUTE) END (NOW)", "slices"),
+        (
+            "SELECT a.ppm, RESAMPLE(b.ppm, 5 SECONDS, LINEAR) AS v FROM plant a, plant b WHERE a.id = b.id",
+            "resample",
+        ),
+        ("SELECT ppm FROM plant WHERE id = 1 UNION ALL SELECT ppm FROM plant", "union"),
+        ("SELECT ppm, LAG(ppm) OVER (ORDER BY ts) AS was FROM plant", "window_functions"),
+    ],
+)
+def test_the_last_step_is_that_of_the_operator(pipe: Pipe, sql: str, own: str) -> None:
+    pipe.db.execute(PLANT.replace("a.ppm, b.ppm FROM", "a.ppm, b.ppm AS other FROM"))
+    pipe.engine.drain()
+    pipe.db.execute(f"CREATE QUERY q AS {sql}")
+    *_, step, answer = plan_graph(pipe.db.definition("q"), pipe.db.catalog.state).boxes
+    assert (step.title, answer.title) == (own, "q")
+
+
 def push(pipe: Pipe, chance: random.Random) -> list[tuple[int, float]]:
     rows = [(chance.randint(1, 3), float(chance.randrange(100))) for _ in range(chance.randrange(1, 30))]
     assert pipe.db.push("plant", [{"id": sensor, "ppm": ppm} for sensor, ppm in rows]).accepted == len(rows)

@@ -17,18 +17,15 @@ import numpy as np
 from penstock.catalog.model import QueryDefinition, Table
 from penstock.catalog.state import CatalogState
 from penstock.database.database import Database
-from penstock.errors import expect
 from penstock.expr.evaluate import evaluate_mask, evaluate_static_of
 from penstock.expr.expression import Expr, UserCall, columns_of, walk
 from penstock.operators.base.view import view_of
 from penstock.sql.explain.notation import show, show_window
-from penstock.sql.explain.plan import show_resample as show_call
 from penstock.sql.plan import (
     AggregatePlan,
     JoinInput,
     JoinPlan,
     Plan,
-    ResamplePlan,
     SelectPlan,
     SparkPlan,
     plan_from_json,
@@ -102,9 +99,9 @@ class _Drawing:
             return self._of_text(plan.spark, sources)
         if plan.branches:
             below = [self.draw(branch) for branch in plan.branches]
-            return self.add(Box(plan.operator, (view_of(plan.operator).runs(plan),)), *below)
+            return self._own(plan, *below)
         if plan.kernel is not None and plan.kernel is not plan.pure_join:
-            return self.add(Box(plan.operator, (view_of(plan.operator).runs(plan),)), self.draw(plan.kernel))
+            return self._own(plan, self.draw(plan.kernel))
         return sources[0]
 
     def _stream(self, use: SelectPlan | AggregatePlan | JoinInput, alias: str = "") -> int:
@@ -150,10 +147,12 @@ class _Drawing:
             lines = (relation.kind, *window)
             box = Box(relation.table, lines, "source", table=table, query=query, rows=self._rows(known))
             sources.append(self.add(box))
-        if plan.operator != ResamplePlan.operator:
-            return self.add(Box("Spark SQL", (plan.reason,)), *sources)
-        calls = (show_call(call) for call in expect(ResamplePlan, plan).resample.calls)
-        return self.add(Box("resample", (*calls, plan.reason)), *sources)
+        return self._own(plan, *sources)
+
+    def _own(self, plan: Plan, *after: int) -> int:
+        """The step of the plan's operator."""
+        title, lines = view_of(plan.operator).box(plan)
+        return self.add(Box(title, lines), *after)
 
     def _rows(self, table: Table | None) -> int | None:
         return self._state.rows(table.id).current().num_rows if table is not None else None

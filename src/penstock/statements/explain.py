@@ -14,11 +14,9 @@ from penstock.catalog.state import CatalogState
 from penstock.errors import PenstockError
 from penstock.expr.evaluate import evaluate_static
 from penstock.expr.lazy_factors import costly_factors
-from penstock.operators.aggregate.cell_estimate import QueryRows
-from penstock.operators.aggregate.explain import result_slice_lines, scalar_slice_lines, slice_lines
 from penstock.operators.aggregate.rollups.notices import plan_lines, rollup_lines
 from penstock.operators.base.finality import worth_lines
-from penstock.operators.base.view import classify, filled_text, unheeded
+from penstock.operators.base.view import classify, filled_text, unheeded, view_of
 from penstock.operators.select.durability import may_wait
 from penstock.operators.select.strategy_costs import strategy_costs
 from penstock.operators.sparksql.replan import with_text
@@ -146,8 +144,6 @@ def _kept(session: Session, name: str) -> list[str]:
     told = [f"  strategy {asked.strategy}, as requested, changes nothing: {reason}"] if reason else []
     with session.standing.locked() as store:
         definition = store.state.queries.get(name)
-        if definition is not None and store.is_reader(definition.id):
-            return [*result_slice_lines(store.slices, definition.id), *told]
         if definition is None:
             return told
         of_branches = [_kept_lines(session, store, number) for number in definition.branches]
@@ -157,23 +153,18 @@ def _kept(session: Session, name: str) -> list[str]:
             ]
             return [*shown, *told]
         lines = _kept_lines(session, store, definition.id)
-        return [*lines[:1], *told, *lines[1:]]
+        place = 1 if definition.id in store.answers else len(lines)
+        return [*lines[:place], *told, *lines[place:]]
 
 
 def _kept_lines(session: Session, store: AnswerStore, query_id: int) -> list[str]:
-    """The same of one that runs in the cycle."""
+    """The same of one query or branch; the strategy first, where it runs in the cycle."""
     answer, standing = store.answers.get(query_id), session.standing
     if answer is None:
-        return []
-    lines = [f"  answer kept: {standing.strategy_of(query_id)}, because {standing.strategy_reason(query_id)}"]
-    if answer.plan.aggregation is not None:
-        plan, most_mb = answer.plan.aggregation, session.settings.slices_memory_mb
-        rows = QueryRows.of(plan, standing.listings.segments(plan.table_id, 0), store.state.rows(plan.table_id))
-        lines += slice_lines(store.slices, query_id, plan, rows, most_mb)
-    elif answer.top is not None:
-        lines += result_slice_lines(store.slices, query_id)
-        lines += scalar_slice_lines(store.slices, query_id, answer.scalars)
-    return lines
+        operator = store.operators.get(query_id)
+        return view_of(operator).kept_lines(standing, query_id) if operator is not None else []
+    strategy = f"  answer kept: {standing.strategy_of(query_id)}, because {standing.strategy_reason(query_id)}"
+    return [strategy, *view_of(answer.operator).kept_lines(standing, query_id)]
 
 
 def _coverage(store: AnswerStore, use: StreamUse) -> str | None:

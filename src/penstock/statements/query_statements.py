@@ -9,11 +9,11 @@ about queries that are created or changed without an error.
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby
-from typing import Any, TypeVar
+from typing import Any
 
 import orjson
 from sqlglot import exp
@@ -24,21 +24,12 @@ from penstock.catalog.state import CatalogState
 from penstock.cycle.definitions import loading
 from penstock.errors import PenstockError, error
 from penstock.expr.windows import FOREVER, RowsWindow, TimeWindow, Window
-from penstock.operators.aggregate.cell_estimate import (
-    QueryRows,
-    check_cells_fit,
-    count_groups,
-    passing_share,
-    window_us,
-)
+from penstock.operators.aggregate.cell_estimate import QueryRows, count_groups, passing_share
 from penstock.operators.aggregate.finish_times import FinishCost, check_mining_fits
 from penstock.operators.aggregate.rollups.rollup_read import find_match
 from penstock.operators.aggregate.shape import family_of
 from penstock.operators.base.finality import check_bounded
-from penstock.operators.base.log_reader import LogReader, read_log
-from penstock.operators.base.view import classify, unheeded, view_of
-from penstock.operators.join.buffer_budget import check_join_fits
-from penstock.operators.join.readers import check_readers
+from penstock.operators.base.view import classify, read_table, unheeded, view_of
 from penstock.operators.sparksql.moments import all_streams, now_of_plan
 from penstock.settings import Settings
 from penstock.sql import statements as st
@@ -48,7 +39,6 @@ from penstock.sql.parse import parse_select
 from penstock.sql.plan import (
     AggregatePlan,
     Plan,
-    QueryAggregatePlan,
     all_windows,
     evaluated_by_spark,
     looks_of,
@@ -70,7 +60,6 @@ from penstock.views.standing_queries import StandingQueries
 
 Registering = st.CreateQuery | st.BadQuery
 Outcome = PenstockError | tuple[str, ...]  # for one query: the error that refused it, or its notices
-Found = TypeVar("Found")
 _SHOWN_REFUSALS = 5
 _SHOWN_NOTICES = 20
 _COLLECT_EVERY = 50
@@ -266,10 +255,7 @@ def _planned(
         session.wait_for_own_writes()
         with session.statements.turn("heavy"):
             session.evaluator.admit(plan.spark, coming)
-    for join in (each.window_join for each in plan.branches or (plan,)):
-        if join is not None:
-            check_join_fits(join, session.folder.log, session.settings)
-    _check_cells(session, plan, state)
+    view_of(plan.operator).check_room(session.standing, plan, None, state)
     start_us = _start_of(session, plan, state)
     if start_us is not None:
         start_us -= _joins_late(queries, state)
@@ -351,28 +337,6 @@ def _joins_late(queries: Sequence[str], state: CatalogState) -> int:
     return min((plan.keep_us or 0 if plan is not None else 0 for plan in read), default=0)
 
 
-def _check_cells(session: Session, plan: Plan, state: CatalogState) -> None:
-    """Refuse an aggregate with a window that cannot fit beside those of other queries."""
-    asked = plan.aggregation
-    table = state.tables_by_id.get(asked.table_id) if asked is not None else None
-    if asked is None or table is None:
-        return
-    with session.standing.locked() as store:
-        taken = store.slices.taken_by_others(asked)
-    check = partial(check_cells_fit, asked, most_mb=session.settings.slices_memory_mb, taken=taken)
-    _in_log(session, table, state, check)
-
-
-def _in_log(session: Session, table: Table, state: CatalogState, work: Callable[[LogReader], Found]) -> Found:
-    """What is found in the log of a table up to the last cycle, or further."""
-    with session.standing.locked() as store:
-        head = store.offset.data.get(table.id, 0) if store.offset is not None else 0
-        # Its newest rows may be of sensors that no cycle has taken in.
-        log = replace(session.standing.log_access(), journal=session.catalog.state.position)
-    static = state.rows(table.id)
-    return read_log(work, lambda: log.reader(table, static, head), lambda: log.fresh(table, static))
-
-
 def _check_mining(session: Session, new: QueryDefinition, together: RegistrationBatch) -> None:
     """Refuse a query with mining functions that would take more of a core than all of them together may."""
     plan, state = _mined(new), together.state
@@ -380,7 +344,7 @@ def _check_mining(session: Session, new: QueryDefinition, together: Registration
         return
     share = None
     if plan.stream_predicate is not None and not all(call.every_us for call in plan.aggregates if call.options):
-        share = _in_log(session, state.tables_by_id[plan.table_id], state, partial(passing_share, plan))
+        share = read_table(session.standing, state.tables_by_id[plan.table_id], state, partial(passing_share, plan))
     cost = _mining_cost(session, plan, state, share)
     if cost is None:
         return
@@ -558,26 +522,18 @@ def _alter(session: Session, statement: st.AlterQuery) -> Plan | None:
         if before.selection is not None and before.selection.keep_us is not None:
             plan = kept(plan, before.selection.keep_us, session.catalog.state)
         check_window(session.settings, plan)
-        if _is_longer(plan, before):
-            _check_cells(session, plan, session.catalog.state)
+        view_of(plan.operator).check_room(session.standing, plan, before, session.catalog.state)
         promise.check(session, plan, session.catalog.state)
-        if before.pure_join is not None:
-            check_readers(statement.name, plan, session.catalog.state)
+        view_of(before.operator).check_change(statement.name, plan, session.catalog.state)
     except PenstockError as failure:
         raise changed.point(failure) from None
     return plan if session.catalog.retarget_query(definition, changed.text, stored(plan)) else None
 
 
-def _is_longer(plan: Plan, before: Plan) -> bool:
-    """Whether an aggregate's window needs more cells than before."""
-    lengths = [window_us(each.aggregation) if each.aggregation is not None else None for each in (plan, before)]
-    return lengths[0] is not None and (lengths[1] is None or lengths[0] > lengths[1])
-
-
 def _unsaid(plan: Plan) -> tuple[str, str]:
     """The defaults of BEGIN and END: AVG(x, 5 MINUTES) alone looks five minutes back, over joins, too."""
     windows = [use.window for use in stream_uses(plan)]
-    if plan.operator == QueryAggregatePlan.operator:
+    if plan.over_read is not None:
         windows = [relation.window for relation in plan.relations if relation.window is not None]
     begins = [w.begin.offset_us for w in windows if isinstance(w, TimeWindow) and w.begin.anchor == "now"]
     return (f"NOW - '{format_duration(-min(begins))}'" if begins else "START"), "NOW"

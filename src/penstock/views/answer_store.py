@@ -43,7 +43,6 @@ from penstock.sql.plan import (
     AggregatePlan,
     KernelPlan,
     Plan,
-    QueryAggregatePlan,
     SparkPlan,
     plan_from_json,
     reach_of,
@@ -289,7 +288,7 @@ class AnswerStore:
             self.answers[query_id] = QueryState(plan, definition.start_us, plan.windows)
         for state in self.states.values():
             state.define(query_id, whole, self.state.query_positions[query_id][1])
-        if query_id in self._paused and not definition.paused and self.is_sparks(query_id):
+        if query_id in self._paused and not definition.paused and query_id in self.evaluations.by_query:
             self.evaluations.renew(query_id, record.cycle)
         (self._paused.add if definition.paused else self._paused.discard)(query_id)
         if plan is None:
@@ -361,18 +360,10 @@ class AnswerStore:
         """Whether a kernel or Spark SQL answers a query."""
         return query_id in self.operators
 
-    def is_sparks(self, query_id: int) -> bool:
-        """Whether Spark SQL gives a query's answer."""
-        return self.operators.get(query_id) == SparkPlan.operator
-
     def joins_read(self, query_id: int) -> list[str]:
         """The window joins that such a query reads, by their names."""
         read = (self.state.queries.get(r.table) for r in self.spark_plans[query_id].relations if r.kind == "query")
         return [query.name for query in read if query is not None and query.id in self.joins.queries]
-
-    def is_reader(self, query_id: int) -> bool:
-        """Whether a query aggregates the results of a join that it reads."""
-        return self.operators.get(query_id) == QueryAggregatePlan.operator
 
     def read_by(self, plan: SparkPlan) -> QueryState | None:
         """The join that such a query reads."""

@@ -88,7 +88,7 @@ class World(Pipe):
         self.clock.advance(SECOND)
         self.engine.drain()
         with self.db.standing.locked() as store:
-            cycle, waiting = store.cycle, [q for q in store.operators if store.is_sparks(q)]
+            cycle, waiting = store.cycle, [q for q in store.operators if q in store.evaluations.by_query]
         deadline = time.monotonic() + EVALUATED_S
         while waiting:
             assert time.monotonic() < deadline, f"Spark SQL gave no answer for cycle {cycle}"

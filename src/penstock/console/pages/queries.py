@@ -23,6 +23,7 @@ from penstock.console.widgets.plan_drawing import draw
 from penstock.database.database import Database
 from penstock.database.plan_graph import Flows, Passing, PlanGraph, plan_graph
 from penstock.errors import PenstockError
+from penstock.operators.base.view import view_of
 from penstock.server.routes.queries import quoted
 from penstock.sql.plan import plan_from_json
 from penstock.statements.descriptions import changes_of_query, describe_query
@@ -315,11 +316,11 @@ class WindowControl:
         if definition.sql == self._known:
             return
         self._known = definition.sql
-        kernel = plan_from_json(definition.plan).kernel
-        movable = kernel is not None
-        self._now.set_text(str(kernel.windows) if kernel is not None else "")
-        self._controls.set_visibility(movable)
-        self._fixed.set_visibility(not movable)
+        plan = plan_from_json(definition.plan)
+        window = view_of(plan.operator).window(plan)
+        self._now.set_text(window or "")
+        self._controls.set_visibility(window is not None)
+        self._fixed.set_visibility(window is None)
 
     async def _set(self) -> None:
         begin, end = str(self._begin.value or "").strip(), str(self._end.value or "").strip()

@@ -34,7 +34,7 @@ from penstock.operators.aggregate.within import AnswerCache
 from penstock.operators.base.ranges import from_position, inside, joined
 from penstock.operators.base.state import OperatorState
 from penstock.operators.select.window_cut import WindowAt
-from penstock.sql.plan import AggregatePlan, Plan, QueryAggregatePlan
+from penstock.sql.plan import AggregatePlan, Plan
 from penstock.streams.log.segments import Segment
 from penstock.views.query_state import QueryState
 
@@ -82,7 +82,7 @@ class SliceStore(OperatorState):
         own = plan.kernel.aggregation if plan.kernel is not None else None
         if own is not None or plan.over_results is not None:
             self.take(query_id, own, tuple(scalar.plan for scalar in plan.scalars))
-        elif plan.operator != QueryAggregatePlan.operator:
+        elif plan.over_read is None:
             self.drop(query_id)  # a reader of a join keeps the cells of its results
 
     def take(self, query_id: int, plan: AggregatePlan | None, beside: tuple[AggregatePlan, ...] = ()) -> None:

@@ -16,8 +16,15 @@ from penstock.cycle.offset import Offset
 from penstock.errors import PenstockError, error, expect
 from penstock.expr.windows import FOREVER, AnyWindow, Bound, JoinWindows, RowsWindow, TimeWindow, Window
 from penstock.operators.aggregate.answer import AggregateAt
-from penstock.operators.aggregate.cell_estimate import count_groups, estimate_cells
+from penstock.operators.aggregate.cell_estimate import (
+    QueryRows,
+    check_cells_fit,
+    count_groups,
+    estimate_cells,
+    window_us,
+)
 from penstock.operators.aggregate.correlated import with_inner
+from penstock.operators.aggregate.explain import slice_lines
 from penstock.operators.aggregate.family import numbered_cells
 from penstock.operators.aggregate.final_panes import cells_bound, final_panes
 from penstock.operators.aggregate.groups import Groups
@@ -35,7 +42,7 @@ from penstock.operators.base.answer import AnswerAt
 from penstock.operators.base.finality import Classification
 from penstock.operators.base.log_access import LogAccess
 from penstock.operators.base.log_reader import LogReader
-from penstock.operators.base.view import AnswerOwner, QueryAt, View
+from penstock.operators.base.view import AnswerOwner, QueryAt, View, read_table
 from penstock.operators.base.window_rows import SegmentsOf
 from penstock.operators.select.window_cut import WindowAt, WindowMatches, newest_counted
 from penstock.sql.plan import AggregatePlan, Plan
@@ -214,6 +221,12 @@ def _read_until(owner: AnswerOwner, plan: AggregatePlan, mark: Mark) -> Offset:
     return owner.feed.mark(mark.cycle - 1).end if mark.cycle > owner.feed.oldest() else mark.end
 
 
+def _is_longer(plan: AggregatePlan, before: Plan) -> bool:
+    """Whether the window needs more cells than the one before."""
+    length_us, was_us = window_us(plan), window_us(before.aggregation) if before.aggregation is not None else None
+    return length_us is not None and (was_us is None or length_us > was_us)
+
+
 class AggregateView(View):
     """Aggregations, also with LATCH."""
 
@@ -221,6 +234,16 @@ class AggregateView(View):
         found, window = views.query_at(query, mark)
         assert not isinstance(window, JoinWindows)
         return hold_aggregate(views, found, expect(AggregatePlan, found.state.plan), window, log)
+
+    def check_room(self, views: AnswerOwner, plan: Plan, before: Plan | None, state: CatalogState) -> None:
+        asked = expect(AggregatePlan, plan)
+        table = state.tables_by_id.get(asked.table_id)
+        if table is None or (before is not None and not _is_longer(asked, before)):
+            return
+        with views.locked() as store:
+            taken = store.slices.taken_by_others(asked)
+        check = partial(check_cells_fit, asked, most_mb=views.settings.slices_memory_mb, taken=taken)
+        read_table(views, table, state, check)
 
     def full_window_bytes(self, plan: Plan, state: CatalogState, segments_of: SegmentsOf) -> int | None:
         asked = expect(AggregatePlan, plan)
@@ -230,6 +253,12 @@ class AggregateView(View):
 
     def memory(self, store: AnswerStore, query_id: int) -> int:
         return store.slices.memory_of(query_id)
+
+    def kept_lines(self, views: AnswerOwner, query_id: int) -> list[str]:
+        plan = expect(AggregatePlan, views.store.answers[query_id].plan)
+        static = views.store.state.rows(plan.table_id)
+        rows = QueryRows.of(plan, views.listings.segments(plan.table_id, 0), static)
+        return slice_lines(views.store.slices, query_id, plan, rows, views.settings.slices_memory_mb)
 
     def is_resting(self, store: AnswerStore, query: QueryDefinition) -> bool:
         return query.id in store.slices.fills or super().is_resting(store, query)

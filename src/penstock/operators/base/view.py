@@ -6,10 +6,10 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from typing import Literal, Protocol
+from dataclasses import dataclass, replace
+from typing import Literal, Protocol, TypeVar
 
-from penstock.catalog.model import QueryDefinition
+from penstock.catalog.model import QueryDefinition, Table
 from penstock.catalog.state import CatalogState
 from penstock.cycle.folder import DataFolder
 from penstock.errors import PenstockError, error
@@ -17,7 +17,8 @@ from penstock.expr.windows import AnyWindow
 from penstock.operators.aggregate.rollups.files import RollupFiles
 from penstock.operators.base.answer import AnswerAt
 from penstock.operators.base.finality import UNKNOWN, Classification
-from penstock.operators.base.log_access import LogAccess
+from penstock.operators.base.log_access import Listings, LogAccess
+from penstock.operators.base.log_reader import LogReader, read_log
 from penstock.operators.base.window_rows import SegmentsOf
 from penstock.operators.registry import part_of
 from penstock.operators.resample.sample_cache import SampleCache
@@ -30,6 +31,8 @@ from penstock.views.answer_store import AnswerStore
 from penstock.views.feed import CommitFeed, Mark
 from penstock.views.query_state import QueryState
 from penstock.views.window_history import WindowHistory
+
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,7 @@ class AnswerOwner(Protocol):
     feed: CommitFeed
     folder: DataFolder
     settings: Settings
+    listings: Listings
     rolled_files: RollupFiles
     windows: WindowHistory
     storage_choice: StorageChoice
@@ -57,6 +61,9 @@ class AnswerOwner(Protocol):
 
     @property
     def locked(self) -> Callable[[], AbstractContextManager[AnswerStore]]: ...
+
+    def log_access(self) -> LogAccess:
+        """How one answer opens the log. Called under the lock."""
 
     def query_at(self, query: QueryDefinition, mark: Mark) -> tuple[QueryAt, AnyWindow]:
         """A query that kernels run, and its window at a kept cycle; cycle_gone where it had no answer there."""
@@ -105,6 +112,17 @@ class View(ABC):
         """When its rows are final, and what its state grows with."""
         return UNKNOWN
 
+    def check_room(self, views: AnswerOwner, plan: Plan, before: Plan | None, state: CatalogState) -> None:
+        """Raise over_budget where what a full window needs does not fit beside other queries. `before`: the plan that it replaces.
+
+        Called without the lock: it may read the log.
+        """
+        return
+
+    def check_change(self, name: str, plan: Plan, state: CatalogState) -> None:
+        """Refuse a new plan for a query that others read, if they could not read it any more."""
+        return
+
     def full_window_bytes(self, plan: Plan, state: CatalogState, segments_of: SegmentsOf) -> int | None:
         """About how many bytes its state takes once its windows are full; None where that cannot be told."""
         return None
@@ -145,9 +163,27 @@ class View(ABC):
         asked = plan.aggregation.aggregates if plan.aggregation is not None else ()
         return "mining" if any(call.options and call.every_us for call in asked) else "aggregates"
 
+    def kept_lines(self, views: AnswerOwner, query_id: int) -> list[str]:
+        """What EXPLAIN says of what is kept for a query. Called under the lock."""
+        return []
+
+    def box(self, plan: Plan) -> tuple[str, tuple[str, ...]]:
+        """The step of its own that is drawn after those below it: a title, and lines."""
+        return plan.operator, (self.runs(plan),)
+
     def window(self, plan: Plan) -> str | None:
         """The window that users see."""
         return str(plan.kernel.windows) if plan.kernel is not None else None
+
+
+def read_table(views: AnswerOwner, table: Table, state: CatalogState, work: Callable[[LogReader], Found]) -> Found:
+    """What is found in the log of a table up to the last cycle, or further, for a query that is not there yet."""
+    with views.locked() as store:
+        head = store.offset.data.get(table.id, 0) if store.offset is not None else 0
+        # Its newest rows may be of sensors that no cycle has taken in.
+        log = replace(views.log_access(), journal=state.position)
+    static = state.rows(table.id)
+    return read_log(work, lambda: log.reader(table, static, head), lambda: log.fresh(table, static))
 
 
 def view_of(operator: str) -> View:

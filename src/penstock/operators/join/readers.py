@@ -29,7 +29,7 @@ def reached_by_readers(store: AnswerStore, query_id: int, oldest: Mark) -> Itera
         for relation in plan.relations:
             if relation.kind == "query" and relation.table == read.name and relation.window is not None:
                 start_us = store.state.queries_by_id[reader_id].start_us
-                now_us = read_now(query_id, oldest) if store.is_reader(reader_id) else now_of_plan(plan, store)
+                now_us = read_now(query_id, oldest) if plan.over_read is not None else now_of_plan(plan, store)
                 low = window_low(relation.window, now_us, start_us)
                 yield None if low is None else low - _spread(join)
 
@@ -43,7 +43,7 @@ def read_now(query_id: int, oldest: Mark) -> int | None:
 def trim_readers(store: AnswerStore, oldest: Mark) -> None:
     """Forget slices of results that no reader reaches."""
     for reader_id, plan in store.spark_plans.items():
-        if not store.is_reader(reader_id) or store.read_by(plan) is None:
+        if plan.over_read is None or store.read_by(plan) is None:
             continue
         (relation,) = plan.relations
         assert relation.window is not None

@@ -21,6 +21,8 @@ from penstock.operators.base.log_access import LogAccess
 from penstock.operators.base.view import AnswerOwner, QueryAt, View
 from penstock.operators.base.window_rows import SegmentsOf, full_window_rows
 from penstock.operators.join.answer import InputTable, JoinAt
+from penstock.operators.join.buffer_budget import check_join_fits
+from penstock.operators.join.readers import check_readers
 from penstock.sql.plan import JoinPlan, Plan
 from penstock.views.answer_store import AnswerStore
 from penstock.views.feed import Mark
@@ -106,6 +108,13 @@ class JoinView(View):
     def at(self, views: AnswerOwner, query: QueryDefinition, mark: Mark, log: LogAccess, asked: bool) -> AnswerAt:
         found, windows = views.query_at(query, mark)
         return join_at(views, found, expect(JoinWindows, windows), log)
+
+    def check_room(self, views: AnswerOwner, plan: Plan, before: Plan | None, state: CatalogState) -> None:
+        if before is None and plan.window_join is not None:
+            check_join_fits(plan.window_join, views.folder.log, views.settings)
+
+    def check_change(self, name: str, plan: Plan, state: CatalogState) -> None:
+        check_readers(name, plan, state)
 
     def full_window_bytes(self, plan: Plan, state: CatalogState, segments_of: SegmentsOf) -> int | None:
         """As if each reading of the first stream found one partner: how many it finds is not known before."""

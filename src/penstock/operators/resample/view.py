@@ -18,6 +18,7 @@ from penstock.operators.base.finality import (
 from penstock.operators.base.log_access import LogAccess
 from penstock.operators.base.view import AnswerOwner, View, cycle_gone
 from penstock.operators.resample.answer_at import hold_resampled, request_at
+from penstock.sql.explain.plan import show_resample
 from penstock.sql.plan import Plan, ResamplePlan
 from penstock.views.answer_store import AnswerStore
 from penstock.views.feed import Mark
@@ -44,6 +45,10 @@ class ResampleView(View):
 
     def runs(self, plan: Plan) -> str:
         return "log, when asked"
+
+    def box(self, plan: Plan) -> tuple[str, tuple[str, ...]]:
+        asked = expect(ResamplePlan, plan)
+        return "resample", (*map(show_resample, asked.resample.calls), asked.reason)
 
     def window(self, plan: Plan) -> str | None:
         return str(plan.relations[expect(ResamplePlan, plan).resample.times].window)

@@ -19,7 +19,7 @@ from penstock.operators.base.table_answer import TableAnswer
 from penstock.operators.base.view import AnswerOwner, View, cycle_gone, failure_of, filling
 from penstock.operators.join.view import VIEW as JOIN
 from penstock.operators.sparksql.evaluation_rows import Evaluation
-from penstock.sql.plan import Plan
+from penstock.sql.plan import Plan, SparkPlan
 from penstock.views.answer_store import AnswerStore
 from penstock.views.feed import Mark
 
@@ -102,6 +102,12 @@ class SparkSqlView(View):
 
     def runs(self, plan: Plan) -> str:
         return "window join, then Spark SQL" if plan.kernel is not None else "Spark SQL"
+
+    def check_room(self, views: AnswerOwner, plan: Plan, before: Plan | None, state: CatalogState) -> None:
+        JOIN.check_room(views, plan, before, state)
+
+    def box(self, plan: Plan) -> tuple[str, tuple[str, ...]]:
+        return "Spark SQL", (expect(SparkPlan, plan).reason,)
 
     def only_strategy(self, plan: Plan, window: AnyWindow | None, asked: str | None) -> str | None:
         return "Spark SQL evaluates it as a whole and its last answer is kept"

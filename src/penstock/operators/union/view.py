@@ -76,6 +76,11 @@ class UnionView(View):
     def budget(self, plan: Plan) -> Budget:
         return view_of(plan.branches[0].operator).budget(plan.branches[0])
 
+    def check_room(self, views: AnswerOwner, plan: Plan, before: Plan | None, state: CatalogState) -> None:
+        for place, branch in enumerate(plan.branches):
+            was = before.branches[place] if before is not None and place < len(before.branches) else None
+            view_of(branch.operator).check_room(views, branch, was, state)
+
     def window(self, plan: Plan) -> str | None:
         return ", ".join(dict.fromkeys(str(branch.windows) for branch in plan.branches))
 

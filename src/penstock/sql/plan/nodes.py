@@ -96,6 +96,11 @@ class Plan(ABC):
         return None
 
     @property
+    def over_read(self) -> AggregatePlan | None:
+        """How the results of another query's window join, the one relation, are aggregated, if that is the answer."""
+        return None
+
+    @property
     def spark(self) -> SparkPlan | None:
         """The question as a text of Spark SQL, if the plan has one."""
         return None
@@ -663,6 +668,10 @@ class QueryAggregatePlan(SparkPlan):
 
     operator: ClassVar[str] = "query_aggregate"
     top: AggregatePlan
+
+    @property
+    def over_read(self) -> AggregatePlan:
+        return self.top
 
 
 def resample_name(place: int) -> str:

@@ -11,6 +11,7 @@ from penstock.catalog.state import CatalogState
 from penstock.errors import expect
 from penstock.expr.expression import Column, walk
 from penstock.expr.windows import FOREVER, AnyWindow, JoinWindows, TimeWindow
+from penstock.operators.aggregate.explain import result_slice_lines, scalar_slice_lines
 from penstock.operators.aggregate.final_panes import final_panes
 from penstock.operators.aggregate.over_joins.answer import JoinAggregateAt
 from penstock.operators.aggregate.view import hold_scalars
@@ -76,6 +77,13 @@ class JoinAggregateView(JoinView):
 
     def memory(self, store: AnswerStore, query_id: int) -> int:
         return super().memory(store, query_id) + store.slices.memory_of(query_id)
+
+    def check_change(self, name: str, plan: Plan, state: CatalogState) -> None:
+        """No query reads the results below it."""
+
+    def kept_lines(self, views: AnswerOwner, query_id: int) -> list[str]:
+        slices, scalars = views.store.slices, views.store.answers[query_id].scalars
+        return [*result_slice_lines(slices, query_id), *scalar_slice_lines(slices, query_id, scalars)]
 
     def classify(self, plan: Plan, state: CatalogState) -> Classification:
         whole = expect(JoinAggregatePlan, plan)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from penstock.catalog.model import QueryDefinition
 from penstock.errors import PenstockError, error, expect
 from penstock.expr.windows import AnyWindow
+from penstock.operators.aggregate.explain import result_slice_lines
 from penstock.operators.aggregate.over_joins.view import SLICED_RESULTS, hold_over_read
 from penstock.operators.base.answer import AnswerAt
 from penstock.operators.base.log_access import LogAccess
@@ -51,6 +52,12 @@ class QueryAggregateView(View):
 
     def memory(self, store: AnswerStore, query_id: int) -> int:
         return store.slices.memory_of(query_id)
+
+    def box(self, plan: Plan) -> tuple[str, tuple[str, ...]]:
+        return "slices", (SLICED_RESULTS,)
+
+    def kept_lines(self, views: AnswerOwner, query_id: int) -> list[str]:
+        return result_slice_lines(views.store.slices, query_id)
 
     def runs(self, plan: Plan) -> str:
         return "slices"
