@@ -228,7 +228,7 @@ def test_explain_names_the_series_and_the_arguments(pipe: Pipe) -> None:
     )
     lines = pipe.db.execute("EXPLAIN q").table.column("plan").to_pylist()
     assert "  aggregates: series(value, every 1m, slot max), series(value)" in lines
-    assert "  series: MAX(value) every 1m, whole slots" in lines
+    assert "  series: MAX(value) every 1m, whole slots, at most 10 a group" in lines
     assert "  series: value, each reading" in lines
     pipe.db.execute(
         "CREATE QUERY w AS SELECT PERIODIC_PATTERNS(place, every => 1 MINUTE, period => 2 MINUTES) AS a, PERIODS(place) AS b,"
@@ -236,9 +236,9 @@ def test_explain_names_the_series_and_the_arguments(pipe: Pipe) -> None:
     )
     lines = pipe.db.execute("EXPLAIN w").table.column("plan").to_pylist()
     assert {
-        "  series: SET(place) every 1m, whole slots",
+        "  series: SET(place) every 1m, whole slots, at most 10 a group",
         "  series: place, each reading",
-        "  series: LAST(place) every 1s, whole slots",
+        "  series: LAST(place) every 1s, whole slots, at most 600 a group",
     } <= set(lines)
     pipe.db.execute(
         "CREATE QUERY f AS SELECT FREQUENT_SEQUENCES(value, by => id, every => 1 MINUTE, levels => ARRAY[5, 10], within => 5 MINUTES)"
@@ -247,7 +247,34 @@ def test_explain_names_the_series_and_the_arguments(pipe: Pipe) -> None:
     lines = pipe.db.execute("EXPLAIN f").table.column("plan").to_pylist()
     call = "frequent_sequences(value, within 5m, levels [5, 10], every 1m)"
     assert f"  aggregates: {call}, count(*)" in lines and "  groups: place" in lines
-    assert "  sequences: one per id of a group" in lines and "  series: AVG(value) every 1m, whole slots" in lines
+    assert (
+        "  sequences: one per id of a group" in lines
+        and "  series: AVG(value) every 1m, whole slots, at most 10 a group" in lines
+    )
+    pipe.db.execute(
+        "CREATE QUERY s AS SELECT SERIES(value, 5 MINUTES, every => 1 SECOND) AS a, ANOMALIES(value, every => 10 SECONDS,"
+        f" history => 5 MINUTES, season => 1 MINUTE, smooth => 30 SECONDS) AS b, ANOMALY(value, history => 30) AS c FROM probes {LONG_WINDOW}"
+    )
+    pipe.push(*map(float, range(20)))
+    pipe.engine.drain()
+    lines = pipe.db.execute("EXPLAIN s").table.column("plan").to_pylist()
+    assert "  series: AVG(value) every 1s, whole slots, at most 300 a group" in lines
+    assert "  series: AVG(value) every 10s, whole slots, at most 86400 a group" in lines
+    scored = "causal, each element is scored once, from the {} before it; exact"
+    (of_slots,) = [line for line in lines if line.startswith("  anomalies(")]
+    (of_rows,) = [line for line in lines if line.startswith("  anomaly(")]
+    assert of_slots.endswith(scored.format("9m30s")) and of_rows.endswith(scored.format("30 readings"))
+    pipe.db.execute(
+        f"CREATE QUERY p AS SELECT SERIES(value, every => 1 SECOND) AS a FROM probes GROUP BY TUMBLE(1 MINUTE) {WINDOW}"
+    )
+    pipe.db.execute("CREATE QUERY g AS SELECT SERIES(value, every => 1 SECOND) AS a FROM probes")
+    for name, most in (("p", ", at most 60 a group"), ("g", "")):
+        lines = pipe.db.execute(f"EXPLAIN {name}").table.column("plan").to_pylist()
+        assert f"  series: AVG(value) every 1s, whole slots{most}" in lines
+    (state,) = [
+        line for line in pipe.db.execute("EXPLAIN s").table.column("plan").to_pylist() if "state a group" in line
+    ]
+    assert 0.1 < float(state.split(":")[1].removesuffix(" KB")) < 10
 
 
 def test_explain_shows_a_shape_by_its_first_numbers(pipe: Pipe) -> None:

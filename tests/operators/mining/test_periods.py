@@ -34,9 +34,10 @@ def test_periods_changes_and_forecasts_are_those_of_all_rows(
     )
     story.pipe.db.execute(f"CREATE QUERY q AS {text}")
     story.pipe.db.execute(
-        f"CREATE QUERY single AS SELECT PERIODS(value, strength => 0.1, top => 2) AS p FROM probes {WINDOW}"
+        "CREATE QUERY single AS SELECT PERIODS(value, strength => 0.1, top => 2) AS p,"
+        f" CHANGE_POINTS(value, 30 SECONDS, penalty => 0.5, shortest => 4) AS c FROM probes {WINDOW}"
     )
-    seen = {"p": 0, "f": 0, "c": 0, "m": 0}
+    seen = {"p": 0, "f": 0, "c": 0, "m": 0, "single": 0}
     for _ in story.cycles(50):
         low, now = story.now_us - 130 * SECOND, story.now_us
         places = [p for p in PLACES.values() if mining.whole_slots(story.of(p), low, now, EVERY)]
@@ -54,9 +55,12 @@ def test_periods_changes_and_forecasts_are_those_of_all_rows(
             assert same(row["m"], mining.periodic_patterns(mining.at_levels(series, [15, 20.5, 25]), 10, 2, 0.3)[:1000])
             points = mining.change_points(series, 0.5, 4)
             assert same(row["c"], [{**each, "at": at(int(each["at"] or 0))} for each in points])
-            for name in seen:
+            for name in "pfcm":
                 seen[name] += len(row[name])
         single = mining.readings(story.rows, low, now)
-        assert same(story.answer("single"), [{"p": mining.periods(single, strength=0.1, top=2)}])
+        points = mining.change_points(mining.readings(story.rows, now - 30 * SECOND, now), 0.5, 4)
+        changes = [{**each, "at": at(int(each["at"] or 0))} for each in points]
+        assert same(story.answer("single"), [{"p": mining.periods(single, strength=0.1, top=2), "c": changes}])
+        seen["single"] += len(changes)
         assert story.pipe.db.execute(text).table.to_pylist() == answer
     assert all(seen.values()), seen

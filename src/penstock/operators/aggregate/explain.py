@@ -50,6 +50,7 @@ def _own_slice_lines(
         f"    rows and groups shared by {amount(len(users), 'query', 'queries')}, partials by"
         f" {', '.join(str(len(each.users)) for each in known)}",
         f"    memory: {sum(each.cells.nbytes for each in known)} bytes, its share {store.memory_of(query_id)}",
+        *_state_lines(store, query_id, plan, len(family.groups)),
         *_kept_lines(store.said.kept.get(query_id)),
         *_finish_lines(store, plan, len(family.groups), rows),
     ]
@@ -62,6 +63,13 @@ def _code_lines(plan: AggregatePlan) -> list[str]:
     return [
         f"    {', '.join(plan.functions)}: workers add readings, code workers merge states and finish them when asked"
     ]
+
+
+def _state_lines(store: SliceStore, query_id: int, plan: AggregatePlan, groups: int) -> list[str]:
+    """What a group takes where there are series."""
+    if not plan.has_series or not groups:
+        return []
+    return [f"    state a group: {store.memory_of(query_id) / groups / 1024:.3g} KB"]
 
 
 def _finish_lines(store: SliceStore, plan: AggregatePlan, groups: int, rows: QueryRows) -> list[str]:

@@ -235,7 +235,7 @@ def _slot_values(measure: Measure, word: str, state: State) -> tuple[Numbers, Wo
 def _slot_symbols(measure: Measure, word: str, state: State) -> tuple[Numbers, Words]:
     type_ = measure.arguments[0].type
     if word == SET:
-        sets = [None if part is None else tuple(sorted(part)) for part in state["values"]]
+        sets = state["values"].tolist()
         if type_ == BOOLEAN:
             sets = [None if part is None else tuple(map(bool, part)) for part in sets]
         return _places(sets)

@@ -13,6 +13,7 @@ from penstock.operators.aggregate.partials.base import Partial
 from penstock.operators.aggregate.partials.cell_sums import CellRange, Panes
 from penstock.operators.aggregate.partials.registry import approximate_name, make_partial, partial_for
 from penstock.operators.aggregate.partials.samples import sample_name
+from penstock.operators.aggregate.partials.slot_values import SETS, slot_last_name
 from penstock.operators.aggregate.partials.user_states import user_states_name
 from penstock.operators.mining.registry import SET, SLOT_FUNCTIONS
 from penstock.sql.plan import AggregateCall, AggregatePlan
@@ -86,7 +87,9 @@ def measure_of(aggregate: AggregateCall) -> Measure:
         return Measure(sample_name(options["sample"]), aggregate.arguments)
     if options and aggregate.every_us:
         word = str(options["slot"])
-        function = "count_distinct" if word == SET else SLOT_FUNCTIONS[word]
+        if word == "last":
+            return Measure(slot_last_name(aggregate.every_us), aggregate.arguments, aggregate.every_us)
+        function = SETS if word == SET else SLOT_FUNCTIONS[word]
     elif options:
         function = "twa" if aggregate.arguments[0].type == DOUBLE else "symbols"
     partial = partial_for(function, tuple(a.type for a in aggregate.arguments))

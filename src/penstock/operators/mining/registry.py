@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from penstock.operators.mining.anomalies import anomalies, anomaly, elements_needed
+from penstock.operators.mining.anomalies import anomalies, anomaly, elements_needed, reach_of
 from penstock.operators.mining.baseline import baseline
 from penstock.operators.mining.change_points import change_points
 from penstock.operators.mining.clusters import clusters
@@ -174,7 +174,14 @@ _LEVELS = Parameter(
     "levels",
     "the symbol of a number is how many of these are at most the number; TEXT, BOOLEAN and whole numbers are symbols as they are",
 )
-_CAUSAL = "causal, each element is scored once, from those before it; exact"
+
+
+def _causal(options: Options) -> str:
+    reach, every_us = reach_of(options), options.get("every")
+    before = format_duration(reach * every_us) if every_us else f"{reach} readings"
+    return f"causal, each element is scored once, from the {before} before it; exact"
+
+
 _TABLE = (
     MiningFunction(
         "series",
@@ -193,7 +200,7 @@ _TABLE = (
         "ANOMALIES(ppm, every => 1 MINUTE, history => 1 DAY)",
         anomalies,
         elements_needed,
-        note=_CAUSAL,
+        note=_causal,
     ),
     MiningFunction(
         "anomaly",
@@ -203,7 +210,7 @@ _TABLE = (
         "ANOMALY(ppm, every => 1 MINUTE, history => 1 DAY)",
         anomaly,
         elements_needed,
-        note=_CAUSAL,
+        note=_causal,
         element_us=0.2,
     ),
     MiningFunction(

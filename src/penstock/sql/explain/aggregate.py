@@ -25,6 +25,7 @@ from penstock.sql.plan import (
 )
 from penstock.sql.plan.output import Sorted
 from penstock.sql.plan.window_calls import window_name
+from penstock.sql.planning.aggregate.mining import length_us
 from penstock.types import format_duration
 
 
@@ -210,12 +211,17 @@ def _series_lines(plan: AggregatePlan) -> list[str]:
     """A line per series that is kept, and one per function that says when its results change."""
     kept: dict[str, None] = {}
     calls = [call for call in plan.aggregates if call.options]
-    for call in calls:
+    for place, call in enumerate(plan.aggregates):
+        if not call.options:
+            continue
         values, options = ", ".join(map(_plain, _values(call))), dict(call.options)
         if call.every_us:
             word = str(options["slot"])
             slot = SLOT_FUNCTIONS.get(word, word).upper()
-            kept[f"  series: {slot}({values}) every {format_duration(call.every_us)}, whole slots"] = None
+            own_us = plan.own_windows[place] if plan.own_windows else None
+            span_us = own_us or (length_us(plan.window) if plan.panes is None else plan.panes.width)
+            most = "" if span_us is None else f", at most {span_us // call.every_us} a group"
+            kept[f"  series: {slot}({values}) every {format_duration(call.every_us)}, whole slots{most}"] = None
         elif FUNCTIONS[call.function].takes == "points":
             kept[f"  sample: ({values}) of at most {options['sample']} rows a group"] = None
         else:

@@ -15,6 +15,8 @@ from penstock.operators.aggregate.partials.ends import Ends, ObjectEnds
 from penstock.operators.aggregate.partials.extremes import Extremes, OrderedExtremes
 from penstock.operators.aggregate.partials.samples import PREFIX as SAMPLE
 from penstock.operators.aggregate.partials.samples import make_sample
+from penstock.operators.aggregate.partials.slot_values import LAST as SLOT_LAST
+from penstock.operators.aggregate.partials.slot_values import SlotLast, SlotSymbols
 from penstock.operators.aggregate.partials.sums import Count, DecimalTotal, Moments, Pairs, Total
 from penstock.operators.aggregate.partials.top_rows import PREFIX as TOP_ROWS
 from penstock.operators.aggregate.partials.top_rows import make_top_rows
@@ -26,7 +28,7 @@ from penstock.types import Type
 
 PARTIALS: tuple[type[Partial], ...] = (
     *(Count, Total, DecimalTotal, Extremes, OrderedExtremes, Moments, Ends, ObjectEnds, Pairs),
-    *(Distinct, Percentile, TimeWeighted, SymbolLists, Correlated, Vectors),
+    *(Distinct, Percentile, TimeWeighted, SymbolLists, SlotSymbols, Correlated, Vectors),
 )
 _BY_NAME = {partial.name: partial for partial in PARTIALS}
 
@@ -44,6 +46,8 @@ def make_partial(name: str, types: tuple[Type, ...]) -> Partial:
         return make_within(name, types)
     if name.startswith(SAMPLE):
         return make_sample(name, types)
+    if name.startswith(SLOT_LAST):
+        return SlotLast(types, int(name.removeprefix(SLOT_LAST)))
     if name.startswith(TOP_ROWS):
         return make_top_rows(name, types)
     if name.startswith(USER):
