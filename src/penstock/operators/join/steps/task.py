@@ -141,9 +141,9 @@ class JoinTask:
         for number, packed in results.packed():
             for kind, count, payload in packed:
                 yield number, kind, count, unit.generation, payload
-            said = {**described, "unit": min(shared.numbers), "results": given_to[number]}
+            said = {**described, "unit": min(shared.numbers), "group": leader, "results": given_to[number]}
             if number == said["unit"]:
-                said |= {"group": leader, **costs}
+                said |= costs
             yield number, "join_info", 0, unit.part, orjson.dumps(said)
         for number, failure in results.failed.items():
             yield number, "error", 0, 0, told(failure)
