@@ -17,6 +17,7 @@ from penstock.expr.lazy_factors import costly_factors
 from penstock.operators.aggregate.rollups.notices import plan_lines, rollup_lines
 from penstock.operators.base.finality import worth_lines
 from penstock.operators.base.view import classify, filled_text, unheeded, view_of
+from penstock.operators.join.learning import GroupChoice
 from penstock.operators.select.durability import may_wait
 from penstock.operators.select.strategy_costs import strategy_costs
 from penstock.operators.sparksql.replan import with_text
@@ -47,7 +48,11 @@ def explain(session: Session, statement: st.Explain) -> Result:
         definition = state.queries.get(statement.target) or session.definition(statement.target)
         plan = _stored(definition, state)
         if statement.analyze:
-            lines = [*_measured(session, definition.name), *_costly_conditions(session, plan)]
+            lines = [
+                *_measured(session, definition.name),
+                *_costly_conditions(session, plan),
+                *_join_algorithms(session, definition.name),
+            ]
     elif (sliced := asked_of_slices(statement.target, state)) is not None:
         return _shown(_sliced_lines(session, sliced, statement.analyze))
     else:
@@ -197,6 +202,33 @@ def _ran(session: Session, name: str) -> list[str]:
         numbers = definition.numbers if definition is not None else ()
         reports = [store.joins.queries[number].report for number in numbers if number in store.joins.queries]
     return [line for report in reports if report is not None for line in _step_lines(*report)]
+
+
+def _join_algorithms(session: Session, name: str) -> list[str]:
+    """What is known of each algorithm of a query's joins, the cheapest first, and when it last changed."""
+    lines: list[str] = []
+    with session.standing.locked() as store:
+        definition = store.state.queries.get(name)
+        for number in definition.numbers if definition is not None else ():
+            group = store.joins.group_of(number)
+            if group is not None:
+                lines += _choice_lines(group)
+    return lines
+
+
+def _choice_lines(group: GroupChoice) -> list[str]:
+    lines = [f"join algorithms, expected for a step like the last of {group.steps}, and what those that ran took:"]
+    for algorithm, expected in sorted(group.expected_ms.items(), key=lambda each: each[1]):
+        known, runs = group.learned.get(algorithm), ", runs now" if algorithm == group.runs else ""
+        told = "never tried"
+        if known is not None:
+            last = f"predicted {known.predicted_ms:.2f} ms, observed {known.observed_ms:.2f} ms"
+            told = f"{amount(known.tries, 'try', 'tries')}, the last {last}"
+        lines.append(f"  {algorithm}: {expected:.2f} ms, {told}{runs}")
+    if (last_switch := group.last_switch) is not None:
+        change = f"{last_switch.before} to {last_switch.after}"
+        lines.append(f"  last switch: {change} at cycle {last_switch.cycle}, because {last_switch.reason}")
+    return lines
 
 
 def _step_lines(cycle: int, parts: Mapping[int, Mapping[str, Any]]) -> list[str]:

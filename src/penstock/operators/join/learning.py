@@ -96,12 +96,12 @@ class GroupChoice:
         if report.measured and report.algorithm in report.costs:
             known = self.learned.setdefault(report.algorithm, Learned())
             known.note(report.costs[report.algorithm], report.took_ms)
-        self.expected_ms = {name: cost * self._factor(name) for name, cost in report.costs.items()}
-        if not self.expected_ms:
+        if not report.costs:
             return
-        best = min(self.expected_ms, key=lambda name: self.expected_ms[name])
         if self.runs is None:
             self.runs = report.algorithm
+        self.expected_ms = {name: cost * self._factor(name) for name, cost in report.costs.items()}
+        best = min(self.expected_ms, key=lambda name: self.expected_ms[name])
         if self.runs not in self.expected_ms:
             self._switch(report.cycle, best, f"{self.runs} cannot run any more")
         elif self.expected_ms[best] < CLEARLY * self.expected_ms[self.runs]:
@@ -111,21 +111,24 @@ class GroupChoice:
                 self._switch(report.cycle, best, f"for {self._rival[1]} steps it was the cheaper: {figures}")
         else:
             self._rival = ("", 0)
-        self._try()
+        self._try(report.costs)
 
     def _factor(self, name: str) -> float:
-        return self.learned[name].factor if name in self.learned else 1.0
+        """What was never tried is expected to differ from the constants as what runs does: by the machine and its load."""
+        known = self.learned.get(name) or self.learned.get(self.runs or "")
+        return 1.0 if known is None else known.factor
 
     def _switch(self, cycle: int, to: str, reason: str) -> None:
         assert self.runs is not None
         self.last_switch = Switch(cycle, self.runs, to, reason)
         self.runs, self._rival, self._held_until = to, ("", 0), self.steps + HELD
 
-    def _try(self) -> None:
-        """The second best by its own figures: what was never tried is expected to cost what the constants say."""
+    def _try(self, costs: Mapping[str, float]) -> None:
+        """Let the second best run once. What costs exactly the same as what runs does the same."""
         if self.steps % TRY_EVERY and self.steps not in TRY_FIRST:
             return
-        others = {name: cost for name, cost in self.expected_ms.items() if name != self.runs}
+        same = costs.get(self.runs or "")
+        others = {name: cost for name, cost in self.expected_ms.items() if costs[name] != same}
         second = min(others, key=lambda name: others[name], default=None)
         if second is not None and others[second] < min(TRY_MS, TRY_RATIO * min(self.expected_ms.values())):
             self._attempts += 1

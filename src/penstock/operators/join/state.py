@@ -14,7 +14,7 @@ from penstock.cycle.folder import DataFolder
 from penstock.errors import PenstockError
 from penstock.operators.base.blocks import Blocks, cut_below
 from penstock.operators.base.state import OperatorState
-from penstock.operators.join.learning import JoinChoices
+from penstock.operators.join.learning import GroupChoice, JoinChoices
 from penstock.operators.join.result_list import JoinResults, results_from_json, results_to_json
 from penstock.operators.join.steps.results import read_results
 from penstock.operators.join.steps.units import LIVE
@@ -82,6 +82,12 @@ class JoinState(OperatorState):
         self._folder = folder
         self.queries: dict[int, QueryResults] = {}
         self.choices = JoinChoices()
+
+    def group_of(self, query_id: int) -> GroupChoice | None:
+        """What is known about the algorithms of a join, or of the group that it last ran with."""
+        known = self.queries.get(query_id)
+        reports = known.report[1].values() if known is not None and known.report is not None else ()
+        return next((self.choices.groups[r["group"]] for r in reports if r.get("group") in self.choices.groups), None)
 
     def define(self, query_id: int, plan: Plan, position: int) -> None:
         if plan.window_join is None:

@@ -7,28 +7,28 @@ since `join.learning` corrects them by what steps really took. The answer is the
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from math import inf
 
 from penstock.operators.join.kernels.scan import Programs
 from penstock.operators.join.kernels.step import Join, RunRows, Way
 
-VISIT_NS = 60_000  # one search of one run, whatever is in it: calls of numpy and arrow
+VISIT_NS = 40_000  # one search of one run, whatever is in it: calls of numpy and arrow
 PROBE_NS = 40  # one look-up in one run
 INDEX_NS = 60  # one row of a new run put into the index of an equality
-BUILD_NS = 90  # one row gathered from the runs and put into one table
-EQUAL_NS = 1.0  # one candidate's key and time against those wanted
-SCAN_NS = 2.2  # one candidate against a compiled condition
+BUILD_NS = 60  # one row gathered from the runs and put into one table
+EQUAL_NS = 0.6  # one candidate's key and time against those wanted
+SCAN_NS = 1.2  # one candidate against a compiled condition
 RESULT_NS = 60  # one partial combination gathered, or a whole one
-GATHER_NS = 500_000  # an algorithm of the papers before its first row: arrays of all streams
-INSERT_NS = 250  # one row gathered from the runs and put into hash chains that last for a step
-SWEEP_NS = 290  # the same, in the forward algorithm's two modes
-LOOP_NS = 3.0  # one candidate of a nested loop: its window and its key
-TEST_NS = 25  # one condition as a program, for one candidate
+GATHER_NS = 200_000  # an algorithm of the papers before its first row: arrays of all streams
+OLD_NS, INSERT_NS = 55, 190  # one old row gathered from the runs and swept, one new row that looks for partners as well
+LOOP_NS = 1.4  # one candidate of a nested loop: its window and its key
+TEST_NS = 14  # one condition as a program, for one candidate
+REFINE_NS = 100  # one combination that is found by larger windows, and tested by its own
 DROPPED_NS = 200  # one combination that is made, and then dropped by a condition that has no program
-# Combinations that an algorithm of the papers would hold at once, before conditions without a program drop most of them.
-HELD_ROWS = 5_000_000
+# The algorithms of the papers hold all combinations of a step at once, those too that a condition without a program drops.
+# A step that is ten times as large as the last one must still fit.
+HELD_ROWS = 200_000
 _MOST_JOINS = 256
 
 
@@ -36,7 +36,7 @@ _MOST_JOINS = 256
 class StepSize:
     """What a step has to do, by stream: new rows, those of them that begin combinations here, old rows, runs.
 
-    `near[i][j]` are the rows of stream j that lie in the window of a row of stream i.
+    `near[i][j]` are the rows of stream j in the window of a row of stream i, as if the streams had begun long ago.
     """
 
     fresh: tuple[int, ...]
@@ -53,129 +53,107 @@ class StepSize:
 def step_size(join: Join, rows: Sequence[RunRows]) -> StepSize:
     streams = range(len(rows))
     weights = [r.weight() for r in rows]
-    known = [len(r.fresh) + r.near() for r in rows]
-    near = tuple(
-        tuple(min(known[j], (join.bounds[i][j] + join.bounds[j][i]) * weights[j]) for j in streams) for i in streams
-    )
+    near = tuple(tuple((join.bounds[i][j] + join.bounds[j][i]) * weights[j] for j in streams) for i in streams)
     fresh, starts = tuple(len(r.fresh) for r in rows), tuple(len(r.starts) for r in rows)
     return StepSize(fresh, starts, tuple(r.near() for r in rows), tuple(r.runs() + 1 for r in rows), near)
 
 
 def ways_of(join: Join, size: StepSize, keyed: bool) -> tuple[Way, ...]:
-    """The cheapest way for each stream by itself."""
+    """The cheapest way for each stream by itself, before it is known how many combinations there will be."""
     chosen: list[Way] = []
     for stream in size.streams:
-        costs = _way_costs(join, size, keyed, stream)
+        costs = _way_costs(join, size, keyed, stream, size.starts)
         chosen.append(min(costs, key=lambda way: costs[way]))
     return tuple(chosen)
 
 
-def _way_costs(join: Join, size: StepSize, keyed: bool, stream: int) -> dict[Way, float]:
-    """Nanoseconds to look for the partners that one stream has for the new rows of the others; only the ways that differ."""
+def _way_costs(join: Join, size: StepSize, keyed: bool, stream: int, looks: Sequence[float]) -> dict[Way, float]:
+    """Nanoseconds to find partners in one stream. `looks[i]`: how often the turn of stream i looks for one in another stream."""
     linked = any(link.columns[stream] is not None for link in join.links)
     turns = [i for i in size.streams if i != stream and size.starts[i]]
-    looks, runs = sum(size.starts[i] for i in turns), size.runs[stream]
-    rows = size.old[stream] + size.fresh[stream]
+    count, runs = sum(looks[i] for i in turns), size.runs[stream]
+    rows, index = size.old[stream] + size.fresh[stream], INDEX_NS if linked else 0
+    visits, near = len(turns) * VISIT_NS, sum(looks[i] * min(rows, size.near[i][stream]) for i in turns)
     if not keyed and not linked:
-        return {"probe": 0.0}
-    index = INDEX_NS if linked else 0
-    scanned = rows * looks if keyed else sum(size.starts[i] * size.near[i][stream] for i in turns)
-    visits = len(turns) * VISIT_NS
+        return {"probe": near * SCAN_NS + visits * runs}
+    few = min(2, runs)
     return {
-        "probe": looks * runs * PROBE_NS + visits * runs + index * size.fresh[stream],
-        "build": looks * min(2, runs) * PROBE_NS
-        + visits * min(2, runs)
-        + (BUILD_NS * size.old[stream] + VISIT_NS if runs > 2 else 0)
-        + index * rows,
-        "scan": scanned * EQUAL_NS + visits * runs,
+        "probe": count * runs * PROBE_NS + visits * runs + index * size.fresh[stream],
+        "build": count * few * PROBE_NS
+        + visits * few
+        + index * rows
+        + (BUILD_NS * size.old[stream] + VISIT_NS if runs > few else 0),
+        "scan": (count * rows if keyed else near) * EQUAL_NS + visits * runs,
     }
 
 
 def expected_ms(join: Join, size: StepSize, keyed: bool, uniform: bool, results: int) -> dict[str, float]:
-    """Milliseconds by algorithm, known how many combinations there are; infinite where memory would not hold what it makes.
+    """Milliseconds by algorithm, known how many combinations there are. What memory might not hold is left out.
 
-    `uniform`: whether the forward algorithms can run it.
+    `uniform`: whether the forward algorithms can run it. `backward` is `hash` or `nested_loop`, and is not weighed by itself.
     """
-    same: tuple[Way, ...] = ("probe",) * len(size.fresh)
-    found = {"sorted_runs": _ours(join, size, keyed, same, results)} if keyed or join.links else {}
-    found["scan"] = _ours(join, size, keyed, ("scan",) * len(size.fresh), results)
-    found["per_side"] = _ours(join, size, keyed, ways_of(join, size, keyed), results)
+    partials = [list(_partials(size.starts[i], size, results)) for i in size.streams]
+    looks = [sum(each) / len(each) for each in partials]
+    ways = [_way_costs(join, size, keyed, stream, looks) for stream in size.streams]
+    common = results * RESULT_NS + sum(sum(each[1:]) for each in partials) * RESULT_NS + VISIT_NS
+    found = {"scan": common + sum(w.get("scan", w["probe"]) for w in ways)}
+    if keyed or join.links:  # else each period is scanned, whatever the way
+        chosen = ways_of(join, size, keyed)
+        found["sorted_runs"] = common + sum(w["probe"] for w in ways)
+        found["per_side"] = common + sum(w[way] for w, way in zip(ways, chosen, strict=True))
     found.update(_papers(join, size, keyed, uniform, results))
     return {name: ns / 1e6 for name, ns in found.items()}
 
 
-def _ours(join: Join, size: StepSize, keyed: bool, ways: Sequence[Way], results: int) -> float:
-    total = results * RESULT_NS + VISIT_NS
-    for stream in size.streams:
-        if keyed or any(link.columns[stream] is not None for link in join.links):
-            total += _way_costs(join, size, keyed, stream)[ways[stream]]
-    begun = sum(size.starts)
-    for start in size.streams:
-        share = results * size.starts[start] / begun if begun else 0.0
-        for depth, partial in enumerate(_partials(size, start, share)):
-            others = [j for j in size.streams if j != start]
-            if depth:  # first look-ups are in the costs of the ways
-                total += partial * RESULT_NS
-                if keyed or join.links:
-                    total += partial * sum(size.runs[j] for j in others) / len(others) * PROBE_NS
-            if not keyed and not join.links:
-                total += partial * min(size.near[start][j] for j in others) * SCAN_NS
-                total += VISIT_NS * sum(size.runs[j] for j in others) / len(others) if size.starts[start] else 0
-    return total
-
-
-def _partials(size: StepSize, start: int, results: float) -> Iterator[float]:
+def _partials(begun: int, size: StepSize, results: int) -> Iterator[float]:
     """Combinations of one, two and more streams, all but whole ones: as if each stream multiplied them by the same."""
-    first, steps = size.starts[start], len(size.fresh) - 1
-    growth = (max(results, 0.01) / first) ** (1 / steps) if first else 0.0
+    steps = len(size.fresh) - 1
+    share = results * begun / max(1, sum(size.starts))
+    growth = (max(share, 0.01) / begun) ** (1 / steps) if begun else 0.0
     for depth in range(steps):
-        yield first * growth**depth
+        yield begun * growth**depth
 
 
 def _papers(join: Join, size: StepSize, keyed: bool, uniform: bool, results: int) -> Iterator[tuple[str, float]]:
-    rows = sum(size.old) + sum(size.fresh)
-    gathered = GATHER_NS + rows * INSERT_NS + results * RESULT_NS
-    with_program, without = _conditions(join)
-    made = _made(size, keyed, results) if without or join.links else 0.0
+    programs, without = _conditions(join)
+    made = _made(size, results) if without and not keyed else results
     if made > HELD_ROWS:
-        gathered = inf
-    gathered += made * DROPPED_NS
-    looped = gathered + _loops(size, results) * (LOOP_NS + TEST_NS * with_program)
-    chained = gathered if keyed else looped
-    yield "hash", gathered if keyed else inf
-    yield "backward", chained
+        return
+    swept = GATHER_NS + sum(size.old) * OLD_NS + sum(size.fresh) * INSERT_NS
+    swept += results * RESULT_NS + (made * DROPPED_NS if without else 0)
+    # They look for partners in the order of rates, not along equalities that only some streams share.
+    walked = _made(size, results) if join.links else _loops(size, results)
+    looped = swept + walked * (LOOP_NS + TEST_NS * (programs + len(join.links)))
+    chained = swept if keyed else looped
+    refined = 0 if uniform else results * REFINE_NS
     yield "extended", chained
-    yield "lca", chained + rows * (SWEEP_NS - INSERT_NS) + results * RESULT_NS
-    yield "gca", chained + rows * (SWEEP_NS - INSERT_NS) + 2 * results * RESULT_NS
+    yield "lca", chained + refined
+    yield "gca", chained + 1.05 * refined
     yield "nested_loop", looped
+    if keyed:
+        yield "hash", chained
     if uniform:
-        yield "forward", looped + rows * (SWEEP_NS - INSERT_NS)
-        if keyed:
-            yield "forward_hash", gathered + rows * (SWEEP_NS - INSERT_NS)
+        yield "forward", looped
+    if uniform and keyed:
+        yield "forward_hash", 0.95 * chained
 
 
 def _loops(size: StepSize, results: int) -> float:
-    """Candidates of nested loops: each row of the step walks the window of the stream with the fewest rows, then of the others."""
-    begun, total = sum(size.fresh), 0.0
+    """Candidates of nested loops: a new row walks the older half of the window of the stream with the fewest rows, and so on."""
+    total, whole = 0.0, replace(size, starts=size.fresh)
     for start in size.streams:
-        nearest = min(size.near[start][j] for j in size.streams if j != start)
-        share = results * size.fresh[start] / begun if begun else 0.0
-        whole = StepSize(size.fresh, size.fresh, size.old, size.runs, size.near)
-        total += sum(partial * nearest for partial in _partials(whole, start, share))
-        # Old rows look for new ones that came before them.
-        total += 0.5 * min(size.old[start], nearest) * nearest
+        walked = (min(size.old[j] + size.fresh[j], size.near[start][j] / 2) for j in size.streams if j != start)
+        total += sum(_partials(size.fresh[start], whole, results)) * min(walked)
     return total
 
 
-def _made(size: StepSize, keyed: bool, results: int) -> float:
-    """Combinations before conditions without a program; with a key, about as many as there are whole ones."""
-    if keyed:
-        return float(results)
-    total = 0.0
+def _made(size: StepSize, results: int) -> float:
+    """Combinations inside the windows, whatever their values."""
+    total = float(results)
     for start in size.streams:
         each = float(size.fresh[start])
         for j in size.streams:
-            each *= max(1.0, size.near[start][j]) if j != start else 1.0
+            each *= max(1.0, min(size.old[j] + size.fresh[j], size.near[start][j])) if j != start else 1.0
         total += each
     return total
 
@@ -190,6 +168,6 @@ def _conditions(join: Join) -> tuple[int, int]:
 
 def explained(costs: Mapping[str, float], algorithm: str) -> str:
     """The cost of an algorithm and of the three that come next, in words."""
-    others = sorted((cost, name) for name, cost in costs.items() if name != algorithm and cost < inf)
-    more = "".join(f", {name} {cost:.1f} ms" for cost, name in others[:3])
-    return f"expected {costs.get(algorithm, inf):.1f} ms{more}"
+    others = sorted((cost, name) for name, cost in costs.items() if name != algorithm)
+    own = f"expected {costs[algorithm]:.1f} ms" if algorithm in costs else "expected by no figures"
+    return own + "".join(f", {name} {cost:.1f} ms" for cost, name in others[:3])

@@ -337,7 +337,7 @@ class _Turn:
         numbers = run.columns[link.number_column(stream)].to_numpy()
 
         def find(key: Ints, low: Ints, high: Ints) -> tuple[Ints, Ints]:
-            return scan_equal(numbers, run.ts, *ranges(run, low, high), key, low, high)
+            return scan_equal(numbers, run.ts, ranges(run, low, high), key, low, high)
 
         yield from _probes(find, wanted, period)
 

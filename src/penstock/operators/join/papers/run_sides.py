@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -13,13 +14,14 @@ from penstock.expr.evaluate import Functions
 from penstock.expr.expression import Call, Column, Expr
 from penstock.operators.join.kernels.bounds import Bounds
 from penstock.operators.join.kernels.combinations import Combinations, blocks
+from penstock.operators.join.kernels.run_cache import RunCache
 from penstock.operators.join.kernels.runs import Run
 from penstock.operators.join.kernels.scan import Programs, doubles
 from penstock.operators.join.kernels.step import BLOCK, Join, RunRows
 from penstock.operators.join.papers.conditions import Conditions
 from penstock.operators.join.papers.registry import Algorithm
 from penstock.operators.join.papers.sides import Counters, Side
-from penstock.types import BIGINT, BOOLEAN
+from penstock.types import BOOLEAN, INT
 
 
 def gathered_step(
@@ -34,11 +36,13 @@ def gathered_step(
     bags = [_time_ordered([*r.old(low, high), r.fresh]) for r in rows]
     if not all(map(len, bags)):
         return
-    programs = Programs(join.aliases, join.conditions)
+    bags, linked = _ranked(join, bags)
+    given = (*join.conditions, *linked)
+    programs = Programs(join.aliases, given)
     sides = [
         _side(bag, r.start, programs.columns(stream)) for stream, (bag, r) in enumerate(zip(bags, rows, strict=True))
     ]
-    compiled = [c for c in join.conditions if programs.covers(c)]
+    compiled = [c for c in given if programs.covers(c)]
     conditions = Conditions(tuple(programs.program(c) for c in compiled))
     chosen = algorithm.run(sides, bounds, conditions, counters)
     whole = Combinations(
@@ -51,7 +55,7 @@ def gathered_step(
             for name, column in bag.columns.items()
         },
     )
-    cheap, costly = cheap_and_costly([*_linked(join), *(c for c in join.conditions if c not in compiled)])
+    cheap, costly = cheap_and_costly([c for c in given if c not in compiled])
     for block in blocks(whole, BLOCK):
         for condition in (*cheap, costly):
             mask = true_rows(condition, block.evaluable(join.aliases), len(block), functions)
@@ -60,15 +64,22 @@ def gathered_step(
             yield block
 
 
-def _linked(join: Join) -> Iterator[Expr]:
-    """The equalities of some of the streams as conditions on the numbers that they are looked up by."""
+def _ranked(join: Join, bags: Sequence[Run]) -> tuple[list[Run], list[Expr]]:
+    """The bags with the keys that some streams share as small numbers, which doubles hold, and the equalities between them."""
+    columns = [dict(bag.columns) for bag in bags]
+    conditions: list[Expr] = []
     for link in join.links:
-        numbers = [
-            Column(f"{alias}.{column}", BIGINT)
-            for alias, column in zip(join.aliases, link.columns, strict=True)
-            if column is not None
-        ]
-        yield from (Call("eq", pair, BOOLEAN) for pair in pairwise(numbers))
+        places = [(stream, name) for stream, name in enumerate(link.columns) if name is not None]
+        numbers = [columns[stream][name].to_numpy() for stream, name in places]
+        _, ranks = np.unique(np.concatenate(numbers), return_inverse=True)
+        edges = np.cumsum([len(each) for each in numbers])
+        for (stream, name), own in zip(places, np.split(ranks.astype(np.int32), edges[:-1]), strict=True):
+            columns[stream][name] = pa.array(own)
+        shared = [Column(f"{join.aliases[stream]}.{name}", INT) for stream, name in places]
+        conditions += [Call("eq", pair, BOOLEAN) for pair in pairwise(shared)]
+    # Other columns need other caches.
+    ranked = [replace(bag, columns=own, cache=RunCache()) for bag, own in zip(bags, columns, strict=True)]
+    return ranked, conditions
 
 
 def _time_ordered(runs: Sequence[Run]) -> Run:

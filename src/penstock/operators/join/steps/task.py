@@ -8,7 +8,6 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from math import inf
 
 import numpy as np
 import orjson
@@ -142,9 +141,9 @@ class JoinTask:
         for number, packed in results.packed():
             for kind, count, payload in packed:
                 yield number, kind, count, unit.generation, payload
-            said = {**described, "unit": min(shared.numbers), "results": given_to[number]}
+            said = {**described, "unit": min(shared.numbers), "group": leader, "results": given_to[number]}
             if number == said["unit"]:
-                said |= {"group": leader, **costs}
+                said |= costs
             yield number, "join_info", 0, unit.part, orjson.dumps(said)
         for number, failure in results.failed.items():
             yield number, "error", 0, 0, told(failure)
@@ -274,7 +273,7 @@ class StepRun:
         # The first step of an algorithm in a worker waits for its compiled code.
         measured = self.algorithm in _WARM and not done["rows_read_back"]
         _WARM.add(self.algorithm)
-        possible = (n for n, cost in expected.items() if cost < inf and (n in OURS or not self.hot))
+        possible = (name for name in expected if name in OURS or not self.hot)
         return done, {"costs": {n: round(expected[n], 4) for n in possible}, "measured": measured}
 
     def _why(self, expected: Mapping[str, float]) -> str:
