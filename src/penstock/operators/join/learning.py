@@ -22,10 +22,14 @@ COSTS_FILE = "costs.json"
 LEAST_FACTOR, MOST_FACTOR = 0.2, 5.0
 NEWEST = 0.2
 """What the newest step counts for; the first ones count for more."""
+STEADY = 0.7
+"""What the steps before count for in what the next one is expected to cost: the sizes of single steps vary."""
 CLEARLY = 0.8
 """Another algorithm takes over when it is expected to cost less than this share of the one that runs,"""
 STEPS_CLEARLY = 8
 """for so many steps without a break;"""
+TRIES, STEPS_BETWEEN = 2, 4
+"""and after that many single tries, some steps apart;"""
 HELD = 32
 """then it runs for so many steps at least."""
 TRY_EVERY, TRY_FIRST = 200, (20, 60, 120)
@@ -63,7 +67,7 @@ class Learned:
         ratio = min(max(took_ms / expected_ms, LEAST_FACTOR), MOST_FACTOR)
         self.predicted_ms, self.observed_ms = expected_ms * self.factor, took_ms
         self.tries += 1
-        weight = max(NEWEST, 1 / (self.tries + 1))
+        weight = max(NEWEST, 1 / self.tries)
         self.factor += weight * (ratio - self.factor)
 
 
@@ -84,7 +88,7 @@ class GroupChoice:
     runs: str | None = None  # None until the first report
     attempt: tuple[str, int] | None = None  # the algorithm to run once, and which attempt that is
     learned: dict[str, Learned] = field(default_factory=dict)
-    expected_ms: dict[str, float] = field(default_factory=dict)  # for a step like the last one
+    expected_ms: dict[str, float] = field(default_factory=dict)  # for a step like the last few
     last_switch: Switch | None = None
     steps: int = 0
     _attempts: int = 0
@@ -100,13 +104,17 @@ class GroupChoice:
             return
         if self.runs is None:
             self.runs = report.algorithm
-        self.expected_ms = {name: cost * self._factor(name) for name, cost in report.costs.items()}
+        now = {name: cost * self._factor(name) for name, cost in report.costs.items()}
+        self.expected_ms = {name: ms + STEADY * (self.expected_ms.get(name, ms) - ms) for name, ms in now.items()}
         best = min(self.expected_ms, key=lambda name: self.expected_ms[name])
         if self.runs not in self.expected_ms:
             self._switch(report.cycle, best, f"{self.runs} cannot run any more")
         elif self.expected_ms[best] < CLEARLY * self.expected_ms[self.runs]:
             self._rival = (best, self._rival[1] + 1 if self._rival[0] == best else 1)
-            if self._rival[1] >= STEPS_CLEARLY and self.steps >= self._held_until:
+            if self._rival[1] >= STEPS_CLEARLY and self._tries(best) < TRIES:
+                self._run_once(best)
+                self._rival = (best, STEPS_CLEARLY - STEPS_BETWEEN)
+            elif self._rival[1] >= STEPS_CLEARLY and self.steps >= self._held_until:
                 figures = f"{self.expected_ms[best]:.2f} ms, {self.runs} {self.expected_ms[self.runs]:.2f} ms"
                 self._switch(report.cycle, best, f"for {self._rival[1]} steps it was the cheaper: {figures}")
         else:
@@ -131,8 +139,14 @@ class GroupChoice:
         others = {name: cost for name, cost in self.expected_ms.items() if costs[name] != same}
         second = min(others, key=lambda name: others[name], default=None)
         if second is not None and others[second] < min(TRY_MS, TRY_RATIO * min(self.expected_ms.values())):
-            self._attempts += 1
-            self.attempt = (second, self._attempts)
+            self._run_once(second)
+
+    def _tries(self, name: str) -> int:
+        return self.learned[name].tries if name in self.learned else 0
+
+    def _run_once(self, name: str) -> None:
+        self._attempts += 1
+        self.attempt = (name, self._attempts)
 
 
 class JoinChoices:

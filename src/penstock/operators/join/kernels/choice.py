@@ -60,11 +60,11 @@ def step_size(join: Join, rows: Sequence[RunRows]) -> StepSize:
 
 def ways_of(join: Join, size: StepSize, keyed: bool) -> tuple[Way, ...]:
     """The cheapest way for each stream by itself, before it is known how many combinations there will be."""
-    chosen: list[Way] = []
-    for stream in size.streams:
-        costs = _way_costs(join, size, keyed, stream, size.starts)
-        chosen.append(min(costs, key=lambda way: costs[way]))
-    return tuple(chosen)
+    return tuple(_cheapest(_way_costs(join, size, keyed, stream, size.starts)) for stream in size.streams)
+
+
+def _cheapest(costs: Mapping[Way, float]) -> Way:
+    return min(costs, key=lambda way: costs[way])
 
 
 def _way_costs(join: Join, size: StepSize, keyed: bool, stream: int, looks: Sequence[float]) -> dict[Way, float]:
@@ -92,26 +92,26 @@ def expected_ms(join: Join, size: StepSize, keyed: bool, uniform: bool, results:
 
     `uniform`: whether the forward algorithms can run it. `backward` is `hash` or `nested_loop`, and is not weighed by itself.
     """
-    partials = [list(_partials(size.starts[i], size, results)) for i in size.streams]
+    partials = [_partials(begun, size, results) for begun in size.starts]
     looks = [sum(each) / len(each) for each in partials]
     ways = [_way_costs(join, size, keyed, stream, looks) for stream in size.streams]
-    common = results * RESULT_NS + sum(sum(each[1:]) for each in partials) * RESULT_NS + VISIT_NS
+    common = (results + sum(map(sum, partials)) - sum(size.starts)) * RESULT_NS + VISIT_NS
     found = {"scan": common + sum(w.get("scan", w["probe"]) for w in ways)}
     if keyed or join.links:  # else each period is scanned, whatever the way
-        chosen = ways_of(join, size, keyed)
+        chosen = ways_of(join, size, keyed) if len(ways) > 2 else tuple(map(_cheapest, ways))
         found["sorted_runs"] = common + sum(w["probe"] for w in ways)
         found["per_side"] = common + sum(w[way] for w, way in zip(ways, chosen, strict=True))
     found.update(_papers(join, size, keyed, uniform, results))
     return {name: ns / 1e6 for name, ns in found.items()}
 
 
-def _partials(begun: int, size: StepSize, results: int) -> Iterator[float]:
+def _partials(begun: int, size: StepSize, results: int) -> list[float]:
     """Combinations of one, two and more streams, all but whole ones: as if each stream multiplied them by the same."""
     steps = len(size.fresh) - 1
-    share = results * begun / max(1, sum(size.starts))
-    growth = (max(share, 0.01) / begun) ** (1 / steps) if begun else 0.0
-    for depth in range(steps):
-        yield begun * growth**depth
+    if steps == 1 or not begun:
+        return [float(begun)] * steps
+    growth = (max(results * begun / sum(size.starts), 0.01) / begun) ** (1 / steps)
+    return [begun * growth**depth for depth in range(steps)]
 
 
 def _papers(join: Join, size: StepSize, keyed: bool, uniform: bool, results: int) -> Iterator[tuple[str, float]]:
