@@ -37,6 +37,8 @@ class Arrivals:
     """When the verdict about a box included so many live seconds first."""
 
     def __init__(self) -> None:
+        self.problem = ""
+        """Why no more verdicts come, if so."""
         self._first: dict[tuple[str, int], float] = {}
         self._changed = threading.Condition()
 
@@ -76,8 +78,8 @@ class Arrivals:
             with Connection(url) as connection:
                 for change in connection.subscribe("verdicts", changes=True):
                     self.take(change.rows, time.monotonic())
-        except PenstockError:
-            return  # the server has stopped
+        except PenstockError as problem:
+            self.problem = problem.render()
 
 
 def percentile(waits: list[float], percent: int) -> float | None:
@@ -118,7 +120,10 @@ def measure_latency(seconds: int) -> list[float]:
             arrivals.start(connection.url)
             arrivals.wait(push_bursts(connection, SETTLE_S, "settle"), PATIENCE_S)
             sent = push_bursts(connection, seconds, "pushed")
-            arrivals.wait(sent, PATIENCE_S)
+            if not arrivals.wait(sent, PATIENCE_S):
+                Console(stderr=True).print(
+                    f"bursts are missing: {arrivals.problem or 'verdicts are too slow'}", markup=False
+                )
             return arrivals.waits_ms(sent)
 
 
