@@ -5,21 +5,17 @@ from __future__ import annotations
 import math
 import pickle
 
-import pytest
-
 from penstock.expr.expression import Literal
 from penstock.types import DOUBLE
 from tests.support.pipe import Pipe
 
 
-@pytest.mark.xfail(strict=True, reason="NaN is unequal to itself")
 def test_constants_that_are_nan_are_the_same_expression() -> None:
     one, two = Literal(float("nan"), DOUBLE), Literal(float("inf") - float("inf"), DOUBLE)
     assert one == two and hash(one) == hash(two) and one != Literal(0.0, DOUBLE)
     assert pickle.loads(pickle.dumps(one)) == one
 
 
-@pytest.mark.xfail(strict=True, reason="NaN is unequal to itself")
 def test_a_call_with_nan_that_a_query_repeats_is_made_once_in_the_cycle(pipe: Pipe) -> None:
     pipe.probes()
     call = "MAX(COALESCE(value, CAST('NaN' AS DOUBLE)))"

@@ -23,6 +23,17 @@ class Literal:
     value: Any
     type: Type
 
+    def __eq__(self, other: object) -> bool:
+        """NaN equals NaN here: equal expressions are evaluated once, and one that differs from itself would be two."""
+        if not isinstance(other, Literal):
+            return NotImplemented
+        same = self.value == other.value or (self.value != self.value and other.value != other.value)
+        return bool(same) and self.type == other.type
+
+    def __hash__(self) -> int:
+        # The hash of NaN is that of its object.
+        return hash((self.value if self.value == self.value else None, self.type))
+
     def __str__(self) -> str:
         return repr(self.value)
 
