@@ -414,3 +414,16 @@ def test_panes_that_leave_the_window_before_a_cycle_sees_them_arrive_too(pipe: P
     names = ["tumbled", "slid", "busy", "above", "held", "sessions_short", "ranked", "cut_short"]
     story = Story(pipe, seed, f"BEGIN (NOW - {SHORT_S} SECONDS) END (NOW)", names)
     story.run(60)
+
+
+def test_what_a_union_calls_final_stays_so_while_its_now_steps_back(pipe: Pipe) -> None:
+    Story(pipe, 0, EVER, ["joined"])
+    found = []
+    for table, field, at in (("doors", "open", 10), ("probes", "value", 100), ("doors", "open", 50)):
+        pipe.clock.advance(3600 * SECOND)  # the other one is idle by then
+        pipe.db.push(table, [{"id": 1, "ts": T0 + at * SECOND, field: 3.0}])
+        pipe.engine.drain()
+        found.append(pipe.db.standing.invoke("joined"))
+    before, after = found[1:]
+    assert before.now_us is not None and after.now_us is not None and after.now_us < before.now_us
+    assert before.final_to_us == after.final_to_us == T0 + 94 * SECOND

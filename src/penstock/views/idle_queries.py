@@ -17,7 +17,7 @@ from penstock.clock import SECOND
 from penstock.expr.windows import TimeWindow
 from penstock.operators.base.log_access import ReachIndex
 from penstock.operators.select.durability import is_pure
-from penstock.operators.select.strategy_costs import MOST_ON_DEMAND_MS, RowCost, StrategyFigures
+from penstock.operators.select.strategy_costs import MOST_ON_DEMAND_MS, RowCost, StrategyFigures, with_expected
 from penstock.services import Service
 from penstock.views.answer_store import AnswerStore
 from penstock.views.feed import Mark
@@ -130,11 +130,10 @@ class IdleQueries:
         with self._standing.locked() as store:
             known = self._standing.storage_choice.figures(definition.id, mark.cycle)
             window = cost.window(store, definition.id, answer)
-        known = replace(known, match_ms=window.match_ms)
+        expected = with_expected(known, window.match_ms, window.evaluate_ms)
+        known = expected if known.evaluate_ms is None else replace(expected, evaluate_ms=known.evaluate_ms)
         if why is None and window.rows > window.most_rows:
             why = f"its window has {window.rows:,} readings, and at most {window.most_rows:,} are evaluated when asked"
-        if known.evaluate_ms is None:
-            known = replace(known, evaluate_ms=window.evaluate_ms)
         return (known if why is None else replace(known, evaluate_ms=None)), why
 
     def _held(self, store: AnswerStore) -> set[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.operators.select.strategy_costs import Strategy, StrategyFigures, cheapest, strategy_costs
+from penstock.operators.select.strategy_costs import Strategy, StrategyFigures, cheapest, strategy_costs, with_expected
 
 SELDOM = StrategyFigures(requests=0.01, match_ms=0.5, cut_ms=0.2, move_ms=1.0, evaluate_ms=10.0)
 
@@ -18,6 +18,13 @@ def test_until_both_ways_were_measured_moving_counts_as_one_and_a_half_cuts() ->
     known = StrategyFigures(requests=2.0, cut_ms=0.4)
     assert strategy_costs(known) == pytest.approx({"complete": 0.6, "partial": 0.8})
     assert strategy_costs(StrategyFigures(requests=2.0, move_ms=9.0))["complete"] < 0.2
+
+
+def test_what_is_evaluated_is_cut_as_well() -> None:
+    """Otherwise a small window would seem cheaper to evaluate than to cut, at any number of requests."""
+    known = with_expected(StrategyFigures(requests=1.0, cut_ms=0.3), match_ms=0.0, rows_ms=0.001)
+    assert known.evaluate_ms == pytest.approx(0.301)
+    assert cheapest(strategy_costs(known), "partial") == "partial"
 
 
 @pytest.mark.parametrize("evaluate_ms", [None, 200.1])

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from penstock.operators.select.durability import is_pure
-from penstock.operators.select.strategy_costs import Strategy, StrategyFigures, cheapest, strategy_costs
+from penstock.operators.select.strategy_costs import Strategy, StrategyFigures, cheapest, strategy_costs, with_expected
 from penstock.views.query_state import QueryState
 
 LOOK_CYCLES = 16
@@ -111,15 +111,15 @@ class StorageChoice:
     def leaves_out(self, query_id: int, cycle: int, expected_ms: tuple[float, float], asleep: bool) -> bool:
         """Whether cycles should leave out a query that clients invoke.
 
-        `expected_ms`: its part of the shared pass, and evaluating its window, unless requests were answered in this way already.
+        `expected_ms`: its part of the shared pass, and evaluating the rows of its window, unless requests were answered in this way already.
         """
         asked = self._asked.get(query_id)
         if asked is None:
             return False
-        match_ms, evaluate_ms = expected_ms
+        known = with_expected(asked.at(cycle), *expected_ms)
         if asked.evaluated_ms is not None:
-            evaluate_ms = asked.evaluated_ms
-        known = asked.figures = replace(asked.at(cycle), match_ms=match_ms, evaluate_ms=evaluate_ms)
+            known = replace(known, evaluate_ms=asked.evaluated_ms)
+        asked.figures = known
         now: Strategy = "none" if asleep else "complete" if query_id in self._ready else "partial"
         asked.left_out = known.requests > 0 and cheapest(strategy_costs(known), now) == "none"
         if not asked.left_out:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 Strategy = Literal["complete", "partial", "none"]
@@ -35,6 +35,12 @@ class StrategyFigures:
     cut_ms: float | None = None  # a request: to cut its answer out of the matches
     move_ms: float | None = None  # a cycle: to bring the answer that is kept to the next one
     evaluate_ms: float | None = None  # a request: to evaluate its window
+
+
+def with_expected(known: StrategyFigures, match_ms: float, rows_ms: float) -> StrategyFigures:
+    """The figures with what matching, and evaluating the rows of the window, are expected to take. What was evaluated is cut, too."""
+    cut_ms = GUESSED_CUT_MS if known.cut_ms is None else known.cut_ms
+    return replace(known, match_ms=match_ms, evaluate_ms=rows_ms + cut_ms)
 
 
 def strategy_costs(known: StrategyFigures) -> dict[Strategy, float]:

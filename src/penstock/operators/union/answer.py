@@ -93,8 +93,9 @@ class UnionAt:
 
     @property
     def final_to_us(self) -> int | None:
-        found = [branch.final_to_us for branch in self.branches]
-        return None if None in found else min(time_us for time_us in found if time_us is not None)
+        """Rows of the other branches are final at once; NOW, which may step back, says nothing of them."""
+        found = [branch.final_to_us for branch in self.branches if branch.finishes_later]
+        return None if None in found else min((time_us for time_us in found if time_us is not None), default=None)
 
     def final_rows(self) -> pa.Table:
         return pa.concat_tables(branch.final_rows() for branch in self.branches)
