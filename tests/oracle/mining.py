@@ -414,35 +414,36 @@ def forecast(series: Elements, ahead: int, season: int | None, z: float) -> list
     if len(y) <= first or all(value is None for value in y[first:]):
         return []
     phi, best = 0.98, None
+    judged = {2**k for k in range(10) if 2**k < ahead} | {ahead}
+    damped = {h: sum(phi**k for k in range(1, h + 1)) for h in range(1, ahead + 1)}
     for alpha in (0.02, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8):
         for beta in (0.0, 0.02, 0.1):
             for gamma in (0.02, 0.1, 0.3) if season is not None else (0.02,):
                 level, trend, places = _beginning(y, season)
-                errors = []
+                errors: dict[int, list[float]] = {h: [] for h in damped}
                 for i, value in enumerate(y):
-                    place = i % season if season is not None else 0
+                    for h, factor in damped.items():
+                        seen = y[i - 1 + h] if first <= i - 1 + h < len(y) else None
+                        if seen is not None:
+                            errors[h].append(abs(seen - (level + trend * factor + places[(i - 1 + h) % len(places)])))
+                    place = i % len(places)
                     e = 0.0 if value is None else value - (level + phi * trend + places[place])
-                    if value is not None and i >= first:
-                        errors.append(abs(e))
                     level, trend = level + phi * trend + alpha * e, phi * trend + alpha * beta * e
                     if season is not None:
                         places[place] += gamma * (1 - alpha) * e
-                mean = sum(errors) / len(errors)
+                means = {h: sum(each) / len(each) for h, each in errors.items() if each}
+                of_judged = [mean for h, mean in means.items() if h in judged]
+                mean = sum(of_judged) / len(of_judged)
                 if best is None or mean < best[0] * (1 - 1e-9):
-                    best = (mean, level, trend, places, alpha, beta, gamma)
+                    best = (mean, level, trend, places, means)
     assert best is not None
-    mean, level, trend, places, alpha, beta, gamma = best
-    lines, variance = [], 1.0
-    for h in range(1, ahead + 1):
-        value = level + trend * sum(phi**k for k in range(1, h + 1))
-        if season is not None:
-            value += places[(len(y) - 1 + h) % season]
-        width = z * 1.2533 * mean * math.sqrt(variance)
+    _, level, trend, places, means = best
+    lines, error = [], 0.0
+    for h, factor in damped.items():
+        value = level + trend * factor + places[(len(y) - 1 + h) % len(places)]
+        error = max(error, means.get(h, 0.0))
+        width = z * 1.2533 * error
         lines.append([series.times[-1] + h * series.every, value, value - width, value + width])
-        step = alpha * (1 + beta * sum(phi**k for k in range(1, h + 1)))
-        if season is not None and h % season == 0:
-            step += gamma * (1 - alpha)
-        variance += step**2
     return lines
 
 

@@ -315,7 +315,7 @@ _TABLE = (
         forecast,
         lambda options: judged_from(options) + 1,
         by_slots=True,
-        element_us=0.4,
+        element_us=1.0,
     ),
     MiningFunction(
         "matches",

@@ -93,8 +93,10 @@ class SlotLast(Partial):
         self._take(state, at, other["count"], (other["ts"], other["position"], other["value"]))
 
     def _take(self, state: State, at: Ints, counts: Ints, rows: tuple[Ints, Ints, Numbers]) -> None:
-        # The kernel knows no objects: it says for each cell which row has the new value, if any has.
-        times, positions, values = rows
+        # The kernel knows no objects: it says for each cell which row has the new value, if any has. Columns of tiles are in few bytes or of
+        # a file, and for each kind of them it would be compiled again.
+        times, positions, counts = (np.array(column, np.int64) for column in (*rows[:2], counts))
+        values = rows[2]
         places, chosen = np.arange(len(at)), np.full(len(state["count"]), -1)
         own = state["ts"], state["position"], chosen, np.empty_like(chosen)
         take_ends(state["count"], at, counts, own, (times, positions, places, places), 1)
