@@ -47,3 +47,31 @@ def test_workers_read_the_history_of_an_aggregate(small: Database) -> None:
     assert sorted(rows_of(once.table)) == expected and "Spark read them" in once.notices[0]
     # One job for the standing query's history, and one for each window of the other.
     assert registry.get_sample_value("penstock_answer_jobs_total") == before + 3
+
+
+def test_workers_read_the_rows_of_a_join_that_others_count(small: Database) -> None:
+    """For aggregates over it, for a tree over its answer, and for Spark SQL; the join's own rows are its answer."""
+    window, reads = "BEGIN (NOW - 1 HOUR) END (NOW)", small.standing.reads
+    alike = f"FROM probes a, probes b WINDOW(a, b) = 0 SECONDS WHERE a.id = b.id AND a.value > 3 {window}"
+    jobs = reads.registry.get_sample_value("penstock_answer_jobs_total") or 0.0
+    small.execute(f"CREATE QUERY pairs AS SELECT a.place, b.value {alike}")
+    small.execute(f"CREATE QUERY sums AS SELECT a.place, COUNT(*) AS n, SUM(b.value) AS s {alike} GROUP BY a.place")
+    small.wait_for_own_writes()
+    small.execute(
+        f"CREATE QUERY read AS SELECT place, COUNT(*) AS n, SUM(value) AS s FROM pairs GROUP BY place {window}"
+    )
+    values = {place: [n % 7 for n in range(ROWS) if n % 2 == at] for at, place in ((0, "north"), (1, "south"))}
+    kept = {place: [v for v in found if v > 3] for place, found in values.items()}
+    expected = [(place, len(v), float(sum(v))) for place, v in kept.items()]
+    for name in ("sums", "read"):
+        small.wait_for_own_writes()
+        assert small.standing.is_ready(name, 60.0)
+        assert answer(small, name) == expected, name
+    asked = f"SELECT COUNT(*) AS n, SUM(value) AS s FROM pairs {window}"
+    everything = [(sum(n for _, n, _ in expected), sum(s for *_, s in expected))]
+    assert rows_of(small.execute(asked).table) == everything
+    spelled = "SELECT place, COUNT(*) AS n, SUM(value) AS s FROM pairs WHERE value > 0 GROUP BY place"
+    assert sorted(rows_of(small.execute(spelled).table)) == expected
+    assert len(answer(small, "pairs")) == everything[0][0]
+    assert (reads.registry.get_sample_value("penstock_answer_jobs_total") or 0.0) >= jobs + 4
+    assert reads.most <= MOST

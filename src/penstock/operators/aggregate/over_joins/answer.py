@@ -189,11 +189,12 @@ class JoinAggregateAt(TableAnswer):
         picked = picked.keep(join.are_kept(picked))
         if self.reads and len(picked.numbers):
             picked = picked.keep(join.ever_shown(picked))
-        pieces, rows = picked.pieces(READ_ROWS), len(picked.numbers) * len(join.inputs)
+        pieces, inputs = list(picked.pieces(READ_ROWS)), len(join.inputs)
+        rows = sum(len(np.unique(at)) for piece in pieces for at in piece.positions(inputs))  # each is read once
         if join.log.budget.affords(rows):
             return [each for piece in pieces for each in slice_chosen(join.projection(), self.top, piece, by)]
         folder, journal = str(join.log.folder.parent), join.log.journal
         found = join.log.budget.run([SliceTask(folder, journal, join.plan, self.top, p, by) for p in pieces])
         if any(each is None for each in found):
-            raise join.missing(dict(enumerate(picked.positions(len(join.inputs)))))
+            raise join.missing(dict(enumerate(picked.positions(inputs))))
         return [sliced for each in found for sliced in each]
