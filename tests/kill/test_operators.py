@@ -21,6 +21,7 @@ from penstock.errors import PenstockError
 from tests.operators.aggregate.own.bodies import ENERGY
 from tests.sinks.world import Receiver
 from tests.spark.asking import eventually
+from tests.support.examples import SOAK
 from tests.support.folder_fixture import plain_rows
 from tests.support.pipe import BEGAN_US, Pipe
 from tests.support.server_process import ServerProcess, server_process
@@ -53,7 +54,7 @@ QUESTIONS = {
     "shifts": f"SELECT COUNT(*) AS n, SUM(value) AS total FROM probes GROUP BY LANDMARK (value = 9) {WINDOW}",
 }
 SUBSCRIBED = ("sessions", "paired")
-LIVES = 4
+LIVES = 8 if SOAK else 3
 PUSHES = 20  # in each life
 
 Rows = dict[str, list[dict[str, Any]]]  # by query
@@ -109,7 +110,7 @@ class FinalRows:
     """What a subscriber of a query's final rows is told, over all lives of the server."""
 
     def __init__(self, server: ServerProcess, name: str) -> None:
-        self.told = Counter[str]()
+        self._rows: list[str] = []
         self._server, self._name = server, name
         self._thread = threading.Thread(target=self._follow, daemon=True)
         self._thread.start()
@@ -118,15 +119,18 @@ class FinalRows:
         with self._server.connect() as connection:
             try:
                 for change in connection.subscribe(self._name, final=True, retry_for_s=300):
-                    self.told.update(map(str, change.rows))
+                    self._rows += map(str, change.rows)
             except PenstockError:
                 pass  # the query was dropped
 
-    def end(self) -> Counter[str]:
+    @property
+    def told(self) -> Counter[str]:
+        return Counter(list(self._rows))
+
+    def end(self) -> None:
         """After the query was dropped."""
         self._thread.join(60)
         assert not self._thread.is_alive()
-        return self.told
 
 
 def answers(connection: Connection, as_of: int | None = None) -> tuple[int, Rows]:
@@ -170,6 +174,7 @@ def check_lives(server: ServerProcess, twin: Twin, receiver: Receiver, seed: int
     for life in range(LIVES):
         with server.connect() as connection:
             cycle, before = answers(connection)
+            assert before
             readings = [next(story) for _ in range(PUSHES)]
             for table, rows in readings:
                 assert not connection.push(table, rows).refused
@@ -184,11 +189,13 @@ def check_lives(server: ServerProcess, twin: Twin, receiver: Receiver, seed: int
         check_asked_once(connection, expected)
         final = twin.final()
         eventually(lambda: all(taken(receiver)[name] >= final[name] for name in FINAL), 60)
+        eventually(lambda: all(rows.told >= final[name] for name, rows in told.items()), 60)
         for name in QUESTIONS:
             connection.sql(f"DROP QUERY {name} CASCADE")
     assert taken(receiver) == final and all(final.values())
     for name, rows in told.items():
-        assert rows.end() == final[name], name
+        rows.end()
+        assert rows.told == final[name], name
 
 
 @pytest.mark.timeout(600)
@@ -199,3 +206,4 @@ def test_a_server_that_is_killed_answers_every_operator_as_one_that_was_not(
     with server_process(tmp_path) as server:
         check_lives(server, twin, receiver, 7)
     receiver.close()
+    twin.receiver.close()

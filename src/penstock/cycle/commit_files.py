@@ -119,7 +119,7 @@ _HEADER = {"cycle", "start", "end", "info"}
 def read_record(path: Path) -> CommitRecord:
     """A record or a snapshot. Raises corrupt_segment where it is not what was written under this name.
 
-    What it says of the cycle itself (`info`) may have members of newer versions: no answer depends on them.
+    Members of `info` that this version does not know are measurements of the cycle: what answers depend on goes elsewhere.
     """
     try:
         with pa.OSFile(str(path), "rb") as source:

@@ -124,8 +124,10 @@ def _record(make: Callable[..., Any], *parts: Part, beside: frozenset[str] = fro
         }
 
     def read(data: dict[str, Any]) -> Any:
-        check_known(data, known, "a plan")
-        return make(**{part.field: part.codec.read(data[part.key]) for part in parts if part.key in data})
+        found = {part.field: part.codec.read(data[part.key]) for part in parts if part.key in data}
+        if len(found) < len(data):
+            check_known(data, known, "a plan")
+        return make(**found)
 
     return Codec(write, read)
 
