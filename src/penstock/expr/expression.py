@@ -136,6 +136,7 @@ def to_json(expr: Expr) -> dict[str, Any]:
 
 # Plans of ten thousand queries name the same columns and operations: they are kept once.
 _column = lru_cache(maxsize=1024)(Column)
+_comparison = lru_cache(maxsize=1 << 14)(Call)
 
 
 def from_json(data: dict[str, Any]) -> Expr:
@@ -147,5 +148,14 @@ def from_json(data: dict[str, Any]) -> Expr:
         return _column(data["column"], type_, data["static"])
     arguments = tuple(from_json(a) for a in data["arguments"])
     if "call" in data:
-        return Call(intern(data["call"]), arguments, type_)
+        make = _comparison if _is_shared(arguments) else Call
+        return make(intern(data["call"]), arguments, type_)
     return UserCall(data["function"], arguments, type_)
+
+
+def _is_shared(arguments: tuple[Expr, ...]) -> bool:
+    """Whether a call compares a column with a whole number or a text; of other numbers, 0.0 and -0.0 are equal and not the same."""
+    match arguments:
+        case (Column(), Literal(value)):
+            return type(value) in (int, str)
+    return False

@@ -141,33 +141,34 @@ class SliceStore(OperatorState):
 
     def missing_rows(self, query_id: int, reach: int, looks_of: LooksOf, segments_of: SegmentsOf) -> int:
         """How many rows of the log a query needs that have no cells yet. `looks_of`: how a plan looks at it, the whole window first."""
-        plan = self._plans.get(query_id)
         rows = 0
-        for each in (*((plan,) if plan is not None else ()), *self._beside.get(query_id, ())):
-            if each.latch is None and isinstance(each.window, TimeWindow):
-                family, measures, look = self.of(each), measures_of(each), looks_of(each)[0]
-                family.reach_back(measures, look)
-                gaps = [gap for gap, _ in family.missing(measures, reach, look)]
-                rows += sum(end - low for low, end in joined(gap[:2] for gap in gaps if gap.before_us is None))
-                for gap in (gap for gap in gaps if gap.before_us is not None):
-                    there = (s for s in segments_of(each.table_id) if s.min_ts < (gap.before_us or 0))
-                    rows += sum(end - low for s in there for low, end in inside((gap[:2],), s.first, s.end))
+        for each in self._windowed(query_id):
+            family, measures, look = self.of(each), measures_of(each), looks_of(each)[0]
+            family.reach_back(measures, look)
+            gaps = [gap for gap, _ in family.missing(measures, reach, look)]
+            rows += sum(end - low for low, end in joined(gap[:2] for gap in gaps if gap.before_us is None))
+            for gap in (gap for gap in gaps if gap.before_us is not None):
+                there = (s for s in segments_of(each.table_id) if s.min_ts < (gap.before_us or 0))
+                rows += sum(end - low for s in there for low, end in inside((gap[:2],), s.first, s.end))
         return rows
+
+    def _windowed(self, query_id: int) -> list[AggregatePlan]:
+        """The aggregations over time of a query and of its subqueries."""
+        plan = self._plans.get(query_id)
+        plans = (*((plan,) if plan is not None else ()), *self._beside.get(query_id, ()))
+        return [each for each in plans if each.latch is None and isinstance(each.window, TimeWindow)]
 
     def cut_rows(self, query_id: int, looks_of: LooksOf, segments_of: SegmentsOf) -> int:
         """How many rows have to be read to make the wide slots again that the windows of a query cut.
 
         They are made again in steps. Each reads less than half as many rows as the one before.
         """
-        plan = self._plans.get(query_id)
         rows = 0
-        for each in (*((plan,) if plan is not None else ()), *self._beside.get(query_id, ())):
-            if each.latch is None and isinstance(each.window, TimeWindow):
-                for slot in self.of(each).unrefined(measures_of(each), *looks_of(each)):
-                    segments, end_us = segments_of(each.table_id), slot.start + slot.width
-                    near = (s for s in segments if s.min_ts < end_us and s.max_ts >= slot.start)
-                    found = (inside(((slot.first, slot.last + 1),), s.first, s.end) for s in near)
-                    rows += 2 * sum(end - low for ranges in found for low, end in ranges)
+        for each in self._windowed(query_id):
+            for slot in self.of(each).unrefined(measures_of(each), *looks_of(each)):
+                end_us, positions = slot.start + slot.width, ((slot.first, slot.last + 1),)
+                there = (s for s in segments_of(each.table_id) if s.min_ts < end_us and s.max_ts >= slot.start)
+                rows += 2 * sum(end - low for s in there for low, end in inside(positions, s.first, s.end))
         return rows
 
     def note_fill(self, query_id: int, rows: int) -> None:
