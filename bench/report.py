@@ -125,6 +125,8 @@ AIMS = {
     "function_calls_saved": (">", 0.93999),
     "function_cycle_ratio_5us": (">", 5),
     "function_order_ratio": ("<", 1.15),
+    "join_choice_worst_ratio": ("<", 1.1501),
+    "join_choice_changing_ratio": ("<", 1.0),
 }
 
 

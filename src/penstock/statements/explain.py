@@ -18,7 +18,7 @@ from penstock.operators.aggregate.explain import result_slice_lines, scalar_slic
 from penstock.operators.aggregate.rollups.notices import plan_lines, rollup_lines
 from penstock.operators.base.finality import worth_lines
 from penstock.operators.base.view import classify, filled_text, unheeded
-from penstock.operators.join.learning import GroupChoice
+from penstock.operators.join.algorithm_choice import GroupChoice
 from penstock.operators.select.durability import may_wait
 from penstock.operators.sparksql.replan import with_text
 from penstock.sql import statements as st
