@@ -128,6 +128,8 @@ AIMS = {
     "union_ratio_spark": (">", 10),
     "alarm_delay_p99_ms_heavy": ("<", 1000),
     "alarm_delay_p99_ms_heavy_normal": ("<", 1000),
+    "join_choice_worst_ratio": ("<", 1.1501),
+    "join_choice_changing_ratio": ("<", 1.0),
 }
 
 

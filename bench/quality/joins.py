@@ -6,6 +6,7 @@ summed is the time of this process, for ours with what it costs to weigh and to 
 
 from __future__ import annotations
 
+import random
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -17,6 +18,7 @@ import pyarrow as pa
 
 from bench.quality import Figures
 from penstock.expr.expression import Call, Column, Expr
+from penstock.operators.join.algorithm_choice import GroupChoice, StepReport
 from penstock.operators.join.algorithms import NAMES, default_of, run_step, runnable
 from penstock.operators.join.kernels.bounds import Bounds, close
 from penstock.operators.join.kernels.choice import expected_ms, step_size
@@ -25,7 +27,6 @@ from penstock.operators.join.kernels.probe import Link
 from penstock.operators.join.kernels.run_cache import RunCache
 from penstock.operators.join.kernels.runs import Run, build_run, merge_runs
 from penstock.operators.join.kernels.step import Join
-from penstock.operators.join.learning import GroupChoice, StepReport
 from penstock.operators.join.papers.registry import covers
 from penstock.types import BOOLEAN, DOUBLE
 
@@ -200,11 +201,10 @@ def measure(workload: Workload, say: Callable[[str], None], learning_us: list[fl
     if not workload.keyed and not workload.linked:
         names = [n for n in names if n not in ("sorted_runs", "per_side")]  # the same as a scan
     alive = [Contender(workload, name) for name in names]
-    everyone, cycle = [ours, *alive], 0
+    everyone, cycle, order = [ours, *alive], 0, random.Random(53)
     for cycle, rows in enumerate(steps(workload)):
-        # In turns: none is always the one that finds the rows in the processor's cache.
-        turn = cycle % len(alive)
-        found = {c.step(cycle, rows, timed=cycle > 0) for c in [*alive[turn:], ours, *alive[:turn]]}
+        # In any order: none is always the one that finds the rows in the processor's cache.
+        found = {c.step(cycle, rows, timed=cycle > 0) for c in order.sample([ours, *alive], 1 + len(alive))}
         assert len(found) == 1, f"{workload.name}: algorithms disagree: {found}"
         best = min(c.seconds for c in alive)
         alive = [c for c in alive if c.seconds <= LEFT_BEHIND * best + PATIENCE_S]

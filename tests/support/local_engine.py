@@ -21,7 +21,7 @@ from penstock.cycle.folder import DataFolder
 from penstock.cycle.offset import Offset, offset_from_json
 from penstock.cycle.planner import Planner
 from penstock.cycle.worker import run_task
-from penstock.operators.join.learning import COSTS_FILE, PlannedChoices
+from penstock.operators.join.algorithm_choice import COSTS_FILE, PlannedChoices
 from penstock.pipeline.tasks import Chooser, CycleTask, WorkerLimits, cycle_tasks, stamp_joins
 from penstock.services import Service
 from penstock.settings import Settings

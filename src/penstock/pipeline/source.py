@@ -69,7 +69,7 @@ class CycleReader(DataSourceStreamReader):
             from penstock.cycle.folder import DataFolder
             from penstock.cycle.planner import Planner
             from penstock.cycle.wakeup import Wakeup
-            from penstock.operators.join.learning import COSTS_FILE, PlannedChoices
+            from penstock.operators.join.algorithm_choice import COSTS_FILE, PlannedChoices
 
             limits = Limits(
                 int(self._options["cycle_max_rows"]),

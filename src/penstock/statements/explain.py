@@ -17,7 +17,7 @@ from penstock.expr.lazy_factors import costly_factors
 from penstock.operators.aggregate.rollups.notices import plan_lines, rollup_lines
 from penstock.operators.base.finality import worth_lines
 from penstock.operators.base.view import classify, filled_text, unheeded, view_of
-from penstock.operators.join.learning import GroupChoice
+from penstock.operators.join.algorithm_choice import GroupChoice
 from penstock.operators.select.durability import may_wait
 from penstock.operators.select.strategy_costs import strategy_costs
 from penstock.operators.sparksql.replan import with_text

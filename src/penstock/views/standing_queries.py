@@ -29,7 +29,7 @@ from penstock.operators.base.finality import FinalRows, final_to
 from penstock.operators.base.log_access import Listings, LogAccess
 from penstock.operators.base.row_budget import AnswerReads, RowBudget, RunTasks
 from penstock.operators.base.view import Budget, QueryAt, classify, only_strategy, view_of
-from penstock.operators.join.learning import COSTS_FILE
+from penstock.operators.join.algorithm_choice import COSTS_FILE
 from penstock.operators.join.result_files import ResultFiles
 from penstock.operators.resample.answer_at import resample_marks
 from penstock.operators.resample.sample_cache import SampleCache

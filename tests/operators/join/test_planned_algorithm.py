@@ -10,7 +10,7 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from penstock.operators.join.learning import COSTS_FILE
+from penstock.operators.join.algorithm_choice import COSTS_FILE
 from penstock.operators.join.steps.units import SPREAD_ROWS
 from tests.support.pipe import Pipe
 

@@ -14,7 +14,7 @@ from penstock.cycle.folder import DataFolder
 from penstock.errors import PenstockError
 from penstock.operators.base.blocks import Blocks, cut_below
 from penstock.operators.base.state import OperatorState
-from penstock.operators.join.learning import GroupChoice, JoinChoices
+from penstock.operators.join.algorithm_choice import GroupChoice, JoinChoices
 from penstock.operators.join.result_list import JoinResults, results_from_json, results_to_json
 from penstock.operators.join.steps.results import read_results
 from penstock.operators.join.steps.units import LIVE

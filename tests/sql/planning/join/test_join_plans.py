@@ -94,7 +94,7 @@ def test_a_hint_names_the_algorithm(world: World, algorithm: str) -> None:
             "JOIN(quickly)",
             "a.ppm FROM sensors a, loops b WINDOW = '1m'",
             "quickly",
-            "there are sorted_runs, scan, nested",
+            "there are sorted_runs, scan, per_side, nested",
         ),
         ("BROADCAST(a)", "a.ppm FROM sensors a", "/*+ BROADCAST(a) */", "write /*+ JOIN(algorithm) */"),
         (

@@ -1,7 +1,7 @@
 """What a step costs by each algorithm, expected from the numbers of new, old and near rows and of results.
 
 The figures are nanoseconds, fitted to `python -m bench.quality --only joins` (decision 0053); only their proportions matter,
-since `join.learning` corrects them by what steps really took. The answer is the same whatever is chosen.
+since `join.algorithm_choice` corrects them by what steps really took. The answer is the same whatever is chosen.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def _papers(join: Join, size: StepSize, keyed: bool, uniform: bool, results: int
     made = _made(size, results) if without and not keyed else results
     if made > HELD_ROWS:
         return
-    swept = GATHER_NS + sum(size.old) * OLD_NS + sum(size.fresh) * INSERT_NS
+    swept: float = GATHER_NS + sum(size.old) * OLD_NS + sum(size.fresh) * INSERT_NS
     swept += results * RESULT_NS + (made * DROPPED_NS if without else 0)
     # They look for partners in the order of rates, not along equalities that only some streams share.
     walked = _made(size, results) if join.links else _loops(size, results)

@@ -103,9 +103,9 @@ def _probe_keyed(
 
 
 @kernel
-def _next_equal(keys: Ints, times: Ints, row: int, end: int, key: int, low: int, high: int) -> int:
+def _next_equal(keys: Ints, times: Ints, row: int, end: int, key: int, period: tuple[int, int]) -> int:
     """The first row in [row, end) with a key and a time. By itself it compiles to a loop forty times as fast as inside another."""
-    while row < end and not (keys[row] == key and times[row] >= low and times[row] <= high):
+    while row < end and not (keys[row] == key and times[row] >= period[0] and times[row] <= period[1]):
         row += 1
     return row
 
@@ -119,13 +119,14 @@ def scan_equal(
     left, right = np.empty(max(64, len(key)), np.int64), np.empty(max(64, len(key)), np.int64)
     at = 0
     for i in range(len(key)):
-        row = _next_equal(keys, times, begin[i], end[i], key[i], low[i], high[i])
+        period = (low[i], high[i])
+        row = _next_equal(keys, times, begin[i], end[i], key[i], period)
         while row < end[i]:
             if at == len(left):
                 left, right = grown(left, at), grown(right, at)
             left[at], right[at] = i, row
             at += 1
-            row = _next_equal(keys, times, row + 1, end[i], key[i], low[i], high[i])
+            row = _next_equal(keys, times, row + 1, end[i], key[i], period)
     return left[:at], right[:at]
 
 

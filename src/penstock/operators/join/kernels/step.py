@@ -135,7 +135,8 @@ def join_step(
 ) -> Iterator[Combinations]:
     """The step's combinations, in blocks. `ways` by stream; all of them are probed where it is left out."""
     programs = Programs(join.aliases, join.conditions)
-    ways = ways or ("probe",) * len(rows)
+    if not ways:
+        ways = ["probe"] * len(rows)
     rows = _built(join, rows, ways)
     for last in range(len(rows)):
         starts = rows[last].starts

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock.operators.join.learning import (
+from penstock.operators.join.algorithm_choice import (
     HELD,
     STEPS_BETWEEN,
     STEPS_CLEARLY,
