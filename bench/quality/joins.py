@@ -49,7 +49,7 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """Streams with windows in seconds between them, for so many steps in each phase. `skewed`: a Zipf distribution of keys."""
+    """Streams with windows in seconds between them, for so many steps in each phase."""
 
     name: str
     phases: tuple[Phase, ...]
@@ -57,7 +57,6 @@ class Workload:
     keyed: bool = True
     linked: bool = False  # a and b by one key, b and c by another
     compared: bool = False  # a.x < b.x, for one in a hundred
-    skewed: bool = False
     phase_steps: int = STEPS
 
     @property
@@ -251,8 +250,7 @@ def _run(workload: Workload, phase: Phase, place: tuple[int, int], ts: Ints, rng
     stream, first = place
 
     def numbers() -> Any:
-        drawn = rng.zipf(1.5, len(ts)) % phase.keys if workload.skewed else rng.integers(0, phase.keys, len(ts))
-        return key_numbers([pa.array(drawn)])[0]
+        return key_numbers([pa.array(rng.integers(0, phase.keys, len(ts)))])[0]
 
     columns: dict[str, pa.Array] = {}
     if workload.compared:
