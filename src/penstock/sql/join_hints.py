@@ -11,7 +11,7 @@ from penstock.errors import error, suggest
 from penstock.operators.join.kernels.bounds import Bounds
 from penstock.sql.positions import Span, point, span_of_token
 
-# The default of joins with a common key, that of joins without, and the cheapest way for each stream. The others are
+# A look-up in each run, a scan, and the cheapest of these for each stream, which is the default. The others are
 # the papers'.
 OURS = ("sorted_runs", "scan", "per_side")
 

@@ -89,6 +89,13 @@ def test_a_step_that_waited_for_something_else_teaches_nothing() -> None:
     assert not choice.learned
 
 
+def test_a_join_whose_steps_are_never_measured_tries_nothing() -> None:
+    choice = GroupChoice()
+    for cycle in range(250):
+        choice.note(StepReport(cycle, "sorted_runs", 9.0, {"sorted_runs": 9.0, "hash": 1.0}, measured=False))
+    assert choice.attempt is None and choice.runs == "sorted_runs"
+
+
 def test_what_cannot_run_any_more_is_left_at_once() -> None:
     choice = GroupChoice()
     truth = {"sorted_runs": 10.0, "hash": 5.0}

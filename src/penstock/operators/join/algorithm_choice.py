@@ -109,6 +109,8 @@ class GroupChoice:
         best = min(self.expected_ms, key=lambda name: self.expected_ms[name])
         if self.runs not in self.expected_ms:
             self._switch(report.cycle, best, f"{self.runs} cannot run any more")
+        elif not report.measured:
+            return  # a join that always reads back would try something for ever, and learn nothing
         elif self.expected_ms[best] < CLEARLY * self.expected_ms[self.runs]:
             self._rival = (best, self._rival[1] + 1 if self._rival[0] == best else 1)
             if self._rival[1] >= STEPS_CLEARLY and self._tries(best) < TRIES:

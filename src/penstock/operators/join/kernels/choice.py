@@ -169,5 +169,5 @@ def _conditions(join: Join) -> tuple[int, int]:
 def explained(costs: Mapping[str, float], algorithm: str) -> str:
     """The cost of an algorithm and of the three that come next, in words."""
     others = sorted((cost, name) for name, cost in costs.items() if name != algorithm)
-    own = f"expected {costs[algorithm]:.1f} ms" if algorithm in costs else "expected by no figures"
+    own = f"expected {costs[algorithm]:.1f} ms" if algorithm in costs else "itself not weighed"
     return own + "".join(f", {name} {cost:.1f} ms" for cost, name in others[:3])
