@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.cycle.late import Late, advance_late, late_from_json, late_pieces, waiting_rows
-from penstock.cycle.low_class import TARGET_S, MeasuredPace
+from penstock.cycle.low_class import TARGET_S, LowClassPace, MeasuredPace
 from penstock.errors import PenstockError
 from penstock.views.standing_queries import Intervals
 from tests.support.pipe import Pipe
@@ -55,7 +55,7 @@ class NoRoom(RandomPace):
         return 0
 
 
-def begin(pipe: Pipe, pace: RandomPace) -> None:
+def begin(pipe: Pipe, pace: LowClassPace) -> None:
     pipe.engine._planner.pace = pace
 
 
@@ -149,13 +149,13 @@ def test_a_normal_query_that_calls_functions_waits_only_while_there_are_queries_
 
     def behind() -> set[str]:
         """The queries that stand behind where only some rows of a cycle fit; all of them answer right once they come along."""
-        pipe.engine._planner._pace = NoRoom()
+        begin(pipe, NoRoom())
         for _ in range(3):
             values.append(float(len(values)))
             pipe.push(values[-1])
             pipe.engine.cycle()
         found = {row["name"] for row in pipe.db.queries() if row["state"] == "LAGGING"}
-        pipe.engine._planner._pace = MeasuredPace()
+        begin(pipe, MeasuredPace())
         pipe.engine.drain()
         odd = [value for value in values if value % 2 == 1]
         assert pipe.answer("costly") == odd

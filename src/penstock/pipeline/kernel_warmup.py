@@ -26,7 +26,7 @@ from penstock.operators.aggregate.trees.tree import FANOUT, AggregateTree, Kind
 from penstock.operators.base.row_difference import FEW_ROWS, row_difference
 from penstock.operators.join.kernels.bounds import close
 from penstock.operators.join.kernels.keys import key_numbers
-from penstock.operators.join.kernels.probe import ValueRanges, probe, probe_all
+from penstock.operators.join.kernels.probe import ValueRanges, probe, probe_all, scan_equal
 from penstock.operators.join.kernels.program import Slot, compile_condition
 from penstock.operators.join.kernels.refinement import RankedInequalities, as_inequality, set_bits
 from penstock.operators.join.kernels.runs import attach_run, build_run
@@ -81,6 +81,7 @@ def joins_by_key() -> None:
         for run in (laid_out, buffered):
             probe(run, key, times, times)
             probe_all(run, key, times, times)
+            scan_equal(_frozen(times), run.ts, (times, times + 1), key, times, times)
     tree = earliest_births(times)
     counts = count_alive(tree, times, times + 1, times)
     pick_alive(tree, times, times, counts)

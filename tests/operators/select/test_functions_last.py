@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
+
 import pytest
 
 from penstock.clock import SECOND
@@ -19,7 +21,7 @@ def said(pipe: Pipe, name: str) -> dict[str, list[str]]:
     if not heading:
         return {}
     found = {}
-    for line in lines[heading[0] + 1 :]:
+    for line in takewhile(lambda line: line.startswith("  "), lines[heading[0] + 1 :]):
         condition, _, figures = line.strip().partition(": ")
         calls, saved, _, kept, switches = figures.split(", ")
         found[condition] = [calls, saved, kept, switches]
