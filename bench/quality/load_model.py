@@ -102,7 +102,8 @@ def measure(mix: str, seconds: float, say: Callable[[str], None] = print) -> lis
         hold(server, task_of(server, CALIBRATION_RATE, seconds, SEED, sensors=SENSORS))
         fit, steps = _fit(server), []
         for number, aimed in enumerate(LOADS):
-            rate = min(MOST_RATE, round(aimed / fit[1] * 1e6))
+            # Where more rows took no longer, the fit has no slope, and no rate is too high for it.
+            rate = min(MOST_RATE, round(aimed / fit[1] * 1e6)) if fit[1] > 0 else MOST_RATE
             # Cycles are longer near the limit, and a median needs some of them.
             lasting = seconds * (2 if aimed >= 0.9 else 1)
             before = server.status()["cycle"]

@@ -17,10 +17,8 @@ RATE = 10_000
 SECONDS = 30.0
 LEARN_S = 8.0
 SEED = 52
-# About 200 us a row: two seconds of work for each second of readings.
-SLOW = (
-    "CREATE FUNCTION slow(x INT) RETURNS BOOLEAN LANGUAGE python AS $$ sum(i * i for i in range(3000)) % 2 == x % 2 $$"
-)
+# About half a millisecond a row: five seconds of work for each second of readings.
+SLOW = "CREATE FUNCTION slow(x INT) RETURNS BOOLEAN LANGUAGE python AS $$ sum(i * i for i in range(20_000)) % 2 == x % 2 $$"
 HEAVY = "SELECT sensor_id, a FROM readings WHERE slow(a) BEGIN (NOW - 10 SECONDS) END (NOW)"
 
 
