@@ -7,7 +7,7 @@ import functools
 import random
 import threading
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -199,16 +199,21 @@ def test_a_subscriber_that_skips_cycles_is_told_of_every_pane_while_it_is_whole(
 
 def hear(subscription: Subscription, most: dict[Any, int], skips: bool) -> int:
     """Note the largest count of each pane, before BEGIN cut it. The number of events."""
-    count = 0
+    events = list(events_now(subscription, skips))
+    for row in (row for event in events for row in event.table.to_pylist()):
+        most[row["window_start"]] = max(row["n"], most.get(row["window_start"], 0))
+    return len(events)
+
+
+def events_now(subscription: Subscription, skips: bool) -> Iterator[Event]:
+    """The events that are there already. `skips`: several cycles may be one event."""
     while True:
         if skips:
             subscription.skip_cycles()
         event = subscription.next(0)
         if event is None:
-            return count
-        count += 1
-        for row in event.table.to_pylist():
-            most[row["window_start"]] = max(row["n"], most.get(row["window_start"], 0))
+            return
+        yield event
 
 
 SELECTED = "CREATE QUERY hot AS SELECT id, value, ts FROM probes WHERE value > 2 BEGIN"
@@ -295,15 +300,9 @@ def test_a_subscriber_is_told_where_rows_may_be_missing_or_too_many(
 
 def receive(subscription: Subscription, told: Counter[tuple[Any, ...]], skips: bool) -> int:
     """Note the rows of all events; how many events there were."""
-    count = 0
-    while True:
-        if skips:
-            subscription.skip_cycles()
-        event = subscription.next(0)
-        if event is None:
-            return count
-        count += 1
-        told.update((row["id"], row["value"], row["ts"]) for row in event.table.to_pylist())
+    events = list(events_now(subscription, skips))
+    told.update((row["id"], row["value"], row["ts"]) for event in events for row in event.table.to_pylist())
+    return len(events)
 
 
 def test_a_subscriber_of_changes_of_a_selection_skips_no_cycle(pipes: Callable[..., Pipe]) -> None:
