@@ -83,7 +83,7 @@ def finish(state: State, background: str, rules: Rules) -> dict[str, Any]:
     return dict(_verdict(tuple(looks), len(detectors), (background, changed), rules))
 
 
-@functools.lru_cache(maxsize=512)
+@functools.lru_cache(maxsize=64)
 def _verdict(looks: tuple[Look, ...], detectors: int, site: tuple[str, int], rules: Rules) -> dict[str, Any]:
     """The verdict about bursts without a fault. Most boxes of an answer have not changed since the one before."""
     live_s = np.cumsum([live for _, live, _ in looks])

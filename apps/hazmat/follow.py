@@ -149,7 +149,8 @@ def _stored(row: dict[str, Any]) -> Decision:
 def verdict_rows(connection: Connection) -> Iterator[dict[str, Any]]:
     """The current verdicts and each new one, of boxes of which all bursts are in the window."""
     for change in connection.subscribe("verdicts", changes=True):
-        assert change.now is not None
+        if change.now is None:
+            continue  # no burst has come yet
         oldest = parse_timestamp(change.now) - LEAVING_US
         for row in change.rows:
             if row.get("op", "+") == "+" and parse_timestamp(row["since"]) > oldest:

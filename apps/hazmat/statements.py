@@ -76,7 +76,7 @@ $$;
 
 _CALIBRATION = ", ".join(f"COALESCE({name}, CAST('Infinity' AS DOUBLE))" for name in ("a0", "a1", "a2"))
 _JUDGED = f"judge(detector, counts, COALESCE(live_s, 0.0), ts, {_CALIBRATION})"
-"""An aggregate leaves rows with NULL out; a burst without its facts shall be a fault of its box."""
+"""An aggregate leaves rows with NULL out. A burst without live seconds or a calibration is a fault of its box instead."""
 _FIELDS = ",\n         ".join(f"({_JUDGED}).{field.name}" for field in parse_type(VERDICT).fields)
 QUERIES = {
     "verdicts": f"""CREATE QUERY verdicts AS

@@ -51,7 +51,7 @@ def run_task(task: CycleTask) -> Iterator[pa.RecordBatch]:
             rows.extend(_run_unit(unit, definitions, folder))
         if task.joins:
             rows.extend(_run_joins(task, definitions))
-    _settle_memory()
+    _freeze_imports()
     yield result_batch(rows)
 
 
@@ -66,7 +66,7 @@ def _run_joins(task: CycleTask, definitions: Definitions) -> Iterator[ResultRow]
 _tasks_run = 0
 
 
-def _settle_memory() -> None:
+def _freeze_imports() -> None:
     """Take what the first tasks loaded out of the collector's sight.
 
     Spark's workers run a full collection after every task; over all that our imports made it took 40 ms a task,

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class AggregateOnce(Once):
-    """The others are Spark SQL's."""
+    """Answers aggregations that Spark SQL has no words for; Spark SQL answers the others."""
 
     def covers_past(self, plan: Plan) -> bool:
         asked = expect(AggregatePlan, plan)

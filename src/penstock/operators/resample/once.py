@@ -76,7 +76,7 @@ class PastResample:
 
 
 class ResampleOnce(Once):
-    """Both from the logs."""
+    """Answers RESAMPLE once, and as of a past time, from the logs."""
 
     def answer(self, owner: OnceOwner, plan: SparkPlan) -> Evaluation | None:
         return resampled_once(owner.standing, plan)

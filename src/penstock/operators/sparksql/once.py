@@ -34,7 +34,7 @@ def past_text(catalog: Catalog, definition: QueryDefinition, plan: Plan) -> Spar
 
 
 def past_moment(plan: Plan, store: AnswerStore, start_us: int | None, at_us: int) -> Moment:
-    """The same cycle with a past time for NOW."""
+    """The last committed cycle with a past time for NOW."""
     assert store.offset is not None
     ranges = {r.name: span_at(r.window, at_us, start_us) for r in plan.relations if r.kind in ("stream", "query")}
     return Moment(store.offset, store.state.frozen(), at_us, ranges, store.start)

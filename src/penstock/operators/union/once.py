@@ -28,7 +28,7 @@ class PastUnion:
 
 
 class UnionOnce(Once):
-    """The same for UNION ALL."""
+    """Answers a union as of a past time where each branch can."""
 
     def covers_past(self, plan: Plan) -> bool:
         return all(once_of(branch).covers_past(branch) for branch in plan.branches)

@@ -47,9 +47,8 @@ class WindowFunctionsAt(TableAnswer):
     locked: Callable[[], AbstractContextManager[AnswerStore]]
     watermark_us: int | None = None
     _answer: pa.Table | None = field(default=None)
-    _times: Ids | None = field(
-        default=None
-    )  # of each row, where nothing sorts them: that of the last reading it looks at
+    # By row, the time of the last reading that it looks at; None where ORDER BY sorts the rows.
+    _final_at_us: Ids | None = field(default=None)
 
     @property
     def now_us(self) -> int | None:
@@ -84,8 +83,8 @@ class WindowFunctionsAt(TableAnswer):
 
     def _rows_before_final_to(self, low: int) -> pa.Table:
         answer, until = self.answer(), self.final_to_us
-        assert self._times is not None
-        inside = (self._times >= low) & (self._times < (until if until is not None else -FOREVER))
+        assert self._final_at_us is not None
+        inside = (self._final_at_us >= low) & (self._final_at_us < (until if until is not None else -FOREVER))
         return answer.filter(pa.array(inside))
 
     def _positions(self) -> Ids:
@@ -131,7 +130,7 @@ class WindowFunctionsAt(TableAnswer):
         if plan.qualify is not None:
             kept = pa.array(np.flatnonzero(evaluate_mask(plan.qualify, columns, count)))
             columns, count = {name: column.take(kept) for name, column in columns.items()}, len(kept)
-        self._times = columns[_FINAL_AT].cast(pa.int64()).to_numpy()
+        self._final_at_us = columns[_FINAL_AT].cast(pa.int64()).to_numpy()
         arrays = [evaluate(output.expr, columns, count) for output in outputs]
         return pa.Table.from_arrays(arrays, schema=schema_of(outputs))
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.operators.aggregate.partials.base import Partial, State, Values
+from penstock.operators.aggregate.partials.objects import shared_bytes, size_of
 from penstock.operators.aggregate.partials.registry import make_partial
 from penstock.types import INT, TEXT, Type
 
@@ -66,3 +67,10 @@ def test_distinct_texts_count_with_their_lengths() -> None:
     partial = make_partial("distinct", (TEXT,))
     state = taken(partial, [f"{i:0>2000}" for i in range(50)], TEXT, [0] * 50)
     assert partial.nbytes(state) > 50 * 2000
+
+
+def test_values_that_few_cells_have_are_not_counted_for_all_of_them() -> None:
+    field = np.empty(10_000, object)
+    field[::50] = [(f"symbol {place}",) for place in range(200)]
+    real = sum(map(size_of, field[::50]))
+    assert real / 3 < shared_bytes(field) < 3 * real

@@ -44,7 +44,7 @@ def shared_bytes(field: Numbers) -> int:
     looked = [value for value in field[_places(len(field))].tolist() if value is not None]
     distinct = {id(value): value for value in looked}
     found = sum(map(size_of, distinct.values()))
-    return found * len(field) // len(looked) if 2 * len(distinct) > len(looked) else found
+    return found * len(field) // min(len(field), _LOOKED_AT) if 2 * len(distinct) > len(looked) else found
 
 
 def size_of(value: Any) -> int:

@@ -8,7 +8,7 @@ from penstock.sql.plan import SparkPlan
 
 
 class TreeOnce(Once):
-    """A tree answers faster than a question is planned."""
+    """Answers aggregates over a query's answer from a tree, which takes less time than to plan the question."""
 
     plans_are_kept = True
 
