@@ -127,6 +127,10 @@ class MemoryRows:
     def runs(self) -> int:
         return len(self.kept)
 
+    @property
+    def whole(self) -> bool:
+        return True
+
     def near(self) -> int:
         return sum(map(len, self.kept))
 

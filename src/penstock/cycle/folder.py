@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.catalog.folder_format import FORMAT_VERSION, read_format, read_id, write_format
-from penstock.errors import PenstockError, error, too_new
+from penstock.errors import error, too_new
 from penstock.manifest import MANIFEST
 from penstock.operators.join.steps.orphaned_buffers import PREFIX, SHARED, claim, is_of, remove_places_of_the_dead
 
@@ -106,7 +106,7 @@ class FolderLock:
         close_to_others(root)
         try:
             self._check_format(root)
-        except PenstockError:
+        except BaseException:
             os.close(self._file)
             raise
         (root / MANIFEST).unlink(missing_ok=True)  # a backup that is opened is a data folder from now on

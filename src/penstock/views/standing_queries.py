@@ -29,7 +29,7 @@ from penstock.operators.base.finality import FinalRows, final_to
 from penstock.operators.base.log_access import Listings, LogAccess
 from penstock.operators.base.row_budget import AnswerReads, RowBudget, RunTasks
 from penstock.operators.base.view import Budget, QueryAt, classify, only_strategy, view_of
-from penstock.operators.join.algorithm_choice import COSTS_FILE
+from penstock.operators.join.algorithm_choice import COSTS_FILE, JoinChoices
 from penstock.operators.join.result_files import ResultFiles
 from penstock.operators.resample.answer_at import resample_marks
 from penstock.operators.resample.sample_cache import SampleCache
@@ -155,6 +155,9 @@ class StandingQueries:
                     for query_id in self.store.answers:  # what is FILLING was not known before
                         self.store.note_fill(query_id, self.settings.answer_read_max_rows)
         self.result_files.remove_orphans(self.commits)
+        with self._lock:
+            # The planner begins with the default of each join, whatever ran in the cycles that were read now.
+            self.store.joins.choices = JoinChoices()
         return cells is not None or newest not in cycles
 
     def _sweep_files(self) -> None:
@@ -436,7 +439,7 @@ class StandingQueries:
         if text != self._join_choices:
             with contextlib.suppress(OSError):  # a full disk costs time, not rows
                 replace_file(self.folder.tmp / COSTS_FILE, text)
-            self._join_choices = text
+                self._join_choices = text
 
     def protected(self, table_id: int) -> int:
         """The first position of a table that a cycle or a fill may still read."""

@@ -109,3 +109,13 @@ def test_explain_analyze_shows_the_last_switch(pipe: Pipe) -> None:
         in (explained(pipe))
     )
     assert ran(pipe) == ["hash"]  # the planner has heard of it
+
+
+def test_after_a_restart_the_server_learns_about_what_runs_then(pipe: Pipe) -> None:
+    (pipe.db.folder.tmp / COSTS_FILE).write_bytes(orjson.dumps({str(number(pipe)): ["hash", None]}))
+    assert set(ran(pipe)) == {"hash"}
+    pipe.restart()
+    (algorithm,) = set(ran(pipe))
+    choices = pipe.db.standing.store.joins.choices
+    choices.settle()
+    assert algorithm != "hash" and choices.groups[number(pipe)].runs == algorithm

@@ -46,6 +46,10 @@ class Rows:
     def runs(self) -> int:
         return len(self.kept)
 
+    @property
+    def whole(self) -> bool:
+        return True
+
     def near(self) -> int:
         return sum(map(len, self.kept))
 

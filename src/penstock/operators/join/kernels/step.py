@@ -64,6 +64,10 @@ class RunRows(Protocol):
     starts: Run
     start: int
 
+    @property
+    def whole(self) -> bool:
+        """Whether no row has to be read back from the log."""
+
     def old(self, low: int, high: int) -> Iterable[Run]:
         """Runs that hold every old row with a time in [low, high]."""
 
@@ -104,6 +108,10 @@ class BuiltRows:
     def __post_init__(self) -> None:
         self.fresh, self.starts, self.start = self.rows.fresh, self.rows.starts, self.rows.start
 
+    @property
+    def whole(self) -> bool:
+        return self.rows.whole
+
     def old(self, low: int, high: int) -> Iterable[Run]:
         if self._built is None:
             found = list(self.rows.old(*self.span))
@@ -121,13 +129,13 @@ class BuiltRows:
 
 
 def _built(join: Join, rows: Sequence[RunRows], ways: Sequence[Way]) -> list[RunRows]:
-    """The rows of all streams, those that are to be built as `BuiltRows`."""
+    """The rows of all streams, those that are to be built as `BuiltRows`: unless some would be read back, which may not fit."""
     fresh = [r.fresh for r in rows if len(r.fresh)]
     if "build" not in ways or not fresh:
         return list(rows)
     reach = max(max(row) for row in join.bounds)
     span = (min(r.min_ts for r in fresh) - reach, max(r.max_ts for r in fresh) + reach)
-    return [BuiltRows(r, span) if way == "build" else r for r, way in zip(rows, ways, strict=True)]
+    return [BuiltRows(r, span) if way == "build" and r.whole else r for r, way in zip(rows, ways, strict=True)]
 
 
 def join_step(

@@ -149,6 +149,10 @@ class StreamRows:
         span = max(r.max_ts for r in runs) - min(r.min_ts for r in runs)
         return sum(map(len, runs)) / max(1, span)
 
+    @property
+    def whole(self) -> bool:
+        return not self._holes
+
     def runs(self) -> int:
         return len(self.kept)
 

@@ -163,11 +163,13 @@ class JoinTask:
             yield from bitmaps(query_id, "partnered", partnered)
             if unit.part == 0:
                 yield from bitmaps(query_id, "match", self._first_rows(join, unit))
+        described, costs = step.ended(
+            total
+        )  # before the results are given away: what is done with them is no cost of the join
         for kind, count, payload in results.packed():
             yield query_id, kind, count, unit.generation, payload
         if join.keyed or unit.part == 0:
             self._publish(join, step.rows)
-        described, costs = step.ended(total)
         described |= {"unit": query_id, "results": total}
         if unit.generation == LIVE:
             described |= {"group": query_id, **costs}
