@@ -47,13 +47,13 @@ class Cycles:
     def _offset(self) -> Offset:
         return Offset("f", {self._table: self._read}, 1, round(self.now_s * 1e6))
 
-    def at_rate(self, rows_per_s: float, count: int) -> float:
-        """So many cycles in a row; how long the last one took."""
+    def at_rate(self, rows_per_s: float, count: int, said: float = 1.0) -> float:
+        """So many cycles in a row; how long the last one took. Workers say `said` times what a row takes."""
         seconds = BASE_S
         for _ in range(count):
             rows = round(rows_per_s * seconds)
             seconds = BASE_S + ROW_S * rows
-            self.run(rows, seconds, [["pass", "", rows, rows // 10, round(rows * ROW_S * 1e9)]])
+            self.run(rows, seconds, [["pass", "", rows, rows // 10, round(said * rows * ROW_S * 1e9)]])
         return seconds
 
 
@@ -95,6 +95,26 @@ def test_the_load_is_rows_per_second_times_the_cost_of_a_row_whatever_the_rate_w
         assert found["delay_ms"] == pytest.approx(2000 * lasted, rel=0.1)
     assert found["row_us"] == pytest.approx(2.0) and found["base_ms"] == pytest.approx(100.0)
     assert len(cycles.load.past()) > 5
+
+
+def test_cycles_of_an_earlier_rate_correct_what_workers_say_of_a_row() -> None:
+    cycles = Cycles()
+    cycles.at_rate(10_000, 100, said=5.0)
+    fit = cycles.load.fit()
+    assert fit is not None and fit.row_s > 4 * ROW_S
+    cycles.at_rate(100_000, 100, said=5.0)
+    fit = cycles.load.fit()
+    assert fit is not None and fit.row_s == pytest.approx(ROW_S, rel=0.1)
+    assert cycle_s(fit, 400_000) == pytest.approx(BASE_S / 0.2, rel=0.5)
+
+
+def test_cycles_of_long_ago_no_longer_count() -> None:
+    cycles = Cycles()
+    cycles.at_rate(10_000, 100)
+    for _ in range(1000):
+        cycles.run(20_000, 0.05)
+    fit = cycles.load.fit()
+    assert fit is not None and fit.base_s + fit.row_s * 20_000 == pytest.approx(0.05)
 
 
 def test_costs_forget_what_was_and_rates_forget_what_has_ended(pipe: Pipe) -> None:

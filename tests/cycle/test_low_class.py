@@ -218,7 +218,7 @@ def test_the_class_reads_each_row_once_and_stands_only_at_the_ends_of_cycles(
         late = after
 
 
-@pytest.mark.parametrize(("base_s", "start_s"), [(0.0, 0.0), (0.15, 0.0), (0.4, 0.0), (0.15, 5.0)])
+@pytest.mark.parametrize(("base_s", "start_s"), [(0.0, 0.0), (0.15, 0.0), (0.8 * TARGET_S, 0.0), (0.15, 5.0)])
 def test_the_pace_keeps_cycles_short_and_starves_no_class(base_s: float, start_s: float) -> None:
     now_s = 0.0
     pace = MeasuredPace(lambda: now_s)

@@ -1,7 +1,8 @@
 """The load of the cycle: how much of the server's time rows take, against the limit, as the last cycles show it.
 
-The time of a cycle is fitted as T = a + b n over the last 64 cycles; n is the rows that it reads. At r rows per second a cycle
-lasts a / (1 - b r), so the load is b r. Soft state: it is measured again after a restart.
+The time of a cycle is fitted as T = a + b n, where n is the rows that it reads. At r rows per second a cycle lasts a / (1 - b r),
+so the load is b r. At a steady rate all cycles have about the same n, and their times say little of b. So the last cycles of
+every size count: of 1 000 to 2 000 rows, of 2 000 to 4 000, and so on. Soft state: it is measured again after a restart.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,8 +30,10 @@ from penstock.sql.plan import Plan
 
 Floats = npt.NDArray[np.float64]
 
-CYCLES_FITTED = 64
+CYCLES_PER_SIZE = 16
 CYCLES_NEEDED = 8
+CYCLES_REMEMBERED = 1000
+"""A cycle counts no longer after so many others: queries have come and gone."""
 DELAYS_KEPT = 20
 SHOWN_S = 900
 PRIOR_SPREAD = 0.05
@@ -80,6 +83,23 @@ class _Cycle:
     work_s: float  # of a task, by the workers' figures
 
 
+class _LastCycles:
+    """The last cycles of every size. A size goes up to twice the rows of the one below."""
+
+    def __init__(self) -> None:
+        self._by_size: dict[int, deque[tuple[int, _Cycle]]] = {}
+        self._number = 0
+
+    def append(self, cycle: _Cycle) -> None:
+        self._number += 1
+        same = self._by_size.setdefault(cycle.rows.bit_length(), deque(maxlen=CYCLES_PER_SIZE))
+        same.append((self._number, cycle))
+
+    def __iter__(self) -> Iterator[_Cycle]:
+        oldest = self._number - CYCLES_REMEMBERED
+        return (cycle for same in self._by_size.values() for number, cycle in same if number > oldest)
+
+
 def _fit(cycles: Iterable[_Cycle]) -> CycleFit | None:
     known = list(cycles)
     gaps = np.array([c.between_s for c in known if c.between_s is not None])
@@ -109,7 +129,8 @@ class Load:
         self._lock = threading.Lock()
         self._units = Units()
         self._spark: dict[int, Decayed] = {}  # seconds of evaluation by query
-        self._cycles: deque[_Cycle] = deque(maxlen=CYCLES_FITTED)
+        self._cycles = _LastCycles()
+        self._last_s = 0.0  # the tasks of the last cycle
         self._delays_ms: deque[float] = deque(maxlen=DELAYS_KEPT)
         self._rows: dict[int, Decayed] = {}  # by table
         self._side_by_side = 1.0  # tasks of a cycle
@@ -129,8 +150,8 @@ class Load:
             if ms is None:
                 return
             # A reading waits for the cycle that runs when it comes, and for its own.
-            before_ms = 1000 * self._cycles[-1].tasks_s if self._cycles else 0.0
-            self._delays_ms.append(before_ms + (between_ms or 0.0) + ms + fold_ms)
+            self._delays_ms.append(1000 * self._last_s + (between_ms or 0.0) + ms + fold_ms)
+            self._last_s = ms / 1000
             whole = record.start.late is None and record.end.late is None
             if whole and not record.end.filling and not record.start.filling:  # others read other rows, too
                 if rows_read(record):

@@ -75,7 +75,7 @@ class LowClassPace(Protocol):
         """The cycle that was planned last is through."""
 
 
-TARGET_S = 0.5
+TARGET_S = 0.4
 LEAST_SHARE = 0.1
 FORGET = 0.7
 """What is left of a cycle's figures after the next one."""
@@ -99,7 +99,7 @@ class _RowCost:
 
 
 class MeasuredPace:
-    """Keeps cycles below half a second by what rows took in the last cycles; the class gets at least a tenth of that.
+    """Keeps cycles below 0.4 s by what rows took in the last cycles; the class gets at least a tenth of that.
 
     A cycle takes the time of the shortest one lately in which the class read nothing, and time for each row. The first cycle of a
     heavy query is not known beforehand, and lasts as long as it does.
