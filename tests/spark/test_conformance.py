@@ -10,19 +10,20 @@ from pathlib import Path
 import pytest
 
 from penstock.database.database import Database
-from tests.operators.conformance.examples import Example
-from tests.operators.conformance.suite import SPARK_SQL, World, cases_of, check_life, check_splits
+from tests.operators.conformance.suite import SPARK_SQL, Examples, World, cases_of, check_life, check_splits
 
 CASES = cases_of([SPARK_SQL])
 
 
-@pytest.mark.parametrize(("operator", "example"), CASES)
+@pytest.mark.parametrize(("operator", "examples"), CASES)
 def test_any_split_into_cycles_gives_the_same_answer(
-    database: Database, tmp_path: Path, operator: str, example: Example
+    database: Database, tmp_path: Path, operator: str, examples: Examples
 ) -> None:
-    check_splits(tmp_path, example.sql, database.engine.spark)
+    check_splits(tmp_path, examples, database.engine.spark)
 
 
-@pytest.mark.parametrize(("operator", "example"), CASES)
-def test_answers_hold_change_and_come_back(database: Database, tmp_path: Path, operator: str, example: Example) -> None:
-    check_life(World(tmp_path / "data", spark=database.engine.spark), operator, example.sql)
+@pytest.mark.parametrize(("operator", "examples"), CASES)
+def test_answers_hold_change_and_come_back(
+    database: Database, tmp_path: Path, operator: str, examples: Examples
+) -> None:
+    check_life(World(tmp_path / "data", spark=database.engine.spark), operator, examples)
