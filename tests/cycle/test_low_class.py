@@ -300,6 +300,9 @@ def test_a_heavy_query_delays_an_alarm_by_at_most_one_cycle(pipe: Pipe, priority
         if found.behind is not None and end.late is not None:
             assert found.behind.cycle == found.cycle == record.cycle - end.late.behind
             assert found.behind.rows == waiting_rows(end.data, end.late) > 0 < found.behind.seconds
+            with pytest.raises(PenstockError, match=f"LAGGING: it stands at cycle {found.cycle}") as lagging:
+                pipe.db.standing.invoke("heavy", record.cycle)
+            assert lagging.value.condition == "not_ready"
         facts = pipe.db.query("heavy")
         assert (facts["state"] == "LAGGING") == (end.late is not None) == bool(found.notices)
     assert sum(seconds > 1.5 * TARGET_S for seconds in took) == 1  # the first: nothing was known of it

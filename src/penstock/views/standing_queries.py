@@ -481,6 +481,9 @@ class StandingQueries:
             newest = self._stands_at(query)
             if as_of is None and self._is_coming(query):
                 raise self._not_yet(query)
+            if as_of is not None and newest < as_of <= last.cycle:
+                detail = f'query "{name}" is LAGGING: it stands at cycle {newest}, and has not come to cycle {as_of}'
+                raise error("not_ready", detail=detail, hint="ask again in a moment")
             if as_of is not None and as_of > newest:
                 raise PenstockError("cycle_gone", f"cycle {as_of} has not come yet; the newest is {newest}")
             mark = (
