@@ -35,7 +35,7 @@ class Site:
 
 def tables(site: Site) -> str:
     return f"""
-CREATE STREAM TYPE IF NOT EXISTS gamma_detector AS (box TEXT, live_s DOUBLE, total INT, counts ARRAY<INT>)
+CREATE STREAM TYPE IF NOT EXISTS gamma_detector AS (box TEXT, live_s DOUBLE, total INT, counts ARRAY<INT> NOT NULL)
   USING python OPTIONS (class 'apps.hazmat.detector:Detector', scenario '{site.scenario}', seed '{site.seed}', period_s '{site.period_s}');
 
 CREATE TABLE IF NOT EXISTS detectors (

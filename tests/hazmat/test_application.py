@@ -223,6 +223,8 @@ def test_the_aggregate_in_the_cycle_says_of_each_box_what_its_bursts_say(backgro
                     pipe.engine.drain()
     bad = {"live_s": 1.0, "total": 1, "counts": [1] * 256}
     pipe.db.push("detectors", [{"detector": "new", "box": "bad", **bad}])
+    without = pipe.db.push("detectors", [{"detector": "new", "box": "empty", **bad, "counts": None}])
+    assert [refusal.condition for refusal in without.refused] == ["not_null_violation"]
     pipe.engine.drain()
     found = {row.pop("box"): row for row in pipe.db.standing.invoke("verdicts").table.to_pylist()}
     assert found["bad"]["finding"] == "a detector without a calibration"
