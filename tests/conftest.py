@@ -96,6 +96,8 @@ def pytest_configure(config: pytest.Config) -> None:
     full, and compiles it again.
     """
     os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m")
+    # Threads of the matrix library wait for each other in busy loops: with them tests of hazmat take twice the processor.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     if IN_MEMORY.is_dir() and os.access(IN_MEMORY, os.W_OK) and shutil.disk_usage(IN_MEMORY).free > ROOM_BYTES:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(IN_MEMORY))
 

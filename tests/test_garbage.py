@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock import garbage
 from penstock.garbage import LongLivedObjects
 
 ROOT = Path(__file__).parents[1]
@@ -30,9 +31,11 @@ def linked() -> Link:
 
 
 @pytest.fixture
-def aside() -> Iterator[None]:
+def aside(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What other tests of this process left is set aside, and not looked at: it may be millions of objects."""
+    monkeypatch.setattr(garbage, "FEW_OBJECTS", 1 << 40)
     callback = LongLivedObjects()
-    gc.collect()
+    gc.freeze()
     gc.callbacks.append(callback)
     yield
     gc.callbacks.remove(callback)

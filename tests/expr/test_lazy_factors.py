@@ -20,7 +20,7 @@ from penstock.expr.expression import Call, Column, Expr, Literal, UserCall
 from penstock.expr.lazy_factors import LazyFactor, LearnedOrder, Ordering
 from penstock.expr.predicate_index import PredicateIndex
 from penstock.types import BIGINT, BOOLEAN, INT, TEXT
-from tests.support.examples import examples
+from tests.support.examples import SOAK, examples
 
 ROW, KIND, NAME = Column("row", BIGINT), Column("kind", INT), Column("name", TEXT)
 SENSOR = Column("sensor", INT, True)
@@ -120,6 +120,11 @@ def forced(names: Sequence[str]) -> Ordering:
     return order
 
 
+def built_in_first(factors: list[LazyFactor]) -> list[LazyFactor]:
+    """An order that is learned depends on how long each took: LIKE may come last on a machine that is busy."""
+    return sorted(factors, key=lambda factor: bool(factor.calls))
+
+
 CALLS: dict[str, Expr] = {name: UserCall(name, (ROW,), BOOLEAN) for name in FUNCTIONS}
 LIKE = Call("like", (NAME, Literal("a%", TEXT)), BOOLEAN)
 
@@ -162,22 +167,23 @@ def agrees(found: list[int] | str, expected: list[int] | str) -> bool:
     return found.endswith(expected) if isinstance(found, str) and isinstance(expected, str) else found == expected
 
 
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=examples(150 if SOAK else 60), deadline=None)
 @given(batches(), st.lists(conditions(), min_size=1, max_size=4))
 def test_every_order_of_functions_that_raise_gives_what_a_row_at_a_time_gives(rows: Rows, asked: list[Expr]) -> None:
     statics = [None, Call("eq", (SENSOR, Literal(1, INT)), BOOLEAN)]
     queries = [(number, statics[number % 2], condition) for number, condition in enumerate(asked)]
+    truth = {number: rows.expected(static, condition) for number, static, condition in queries}
     first = None
     for order in permutations(FUNCTIONS):
         rows.seen.clear()
         found = rows.answers(queries, forced(order))
-        for number, static, condition in queries:
-            assert agrees(found[number], rows.expected(static, condition)), (order, str(condition))
+        for number, _, condition in queries:
+            assert agrees(found[number], truth[number]), (order, str(condition))
         first = found if first is None else first
         assert found == first, "the text of the error depends on the order"
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(60 if SOAK else 30), deadline=None)
 @given(batches(300), st.lists(conditions(), min_size=1, max_size=12), st.integers(0, 999))
 def test_an_order_drawn_for_each_block_gives_the_same_answers(rows: Rows, asked: list[Expr], seed: int) -> None:
     drawn = random.Random(seed)
@@ -203,7 +209,8 @@ def test_a_function_sees_exactly_the_rows_that_are_undecided_without_it(rows: Ro
         ("f", row) for row in range(rows.count) if True in (values := rows.possible(asked, row)) and values != {True}
     }
     rows.given["f"] = [value if value != RAISES else None for value in answers]
-    list(PredicateIndex([(1, None, asked)], rows.functions).match(rows.columns, rows.vids, rows.versions))
+    index = PredicateIndex([(1, None, asked)], rows.functions, built_in_first)
+    list(index.match(rows.columns, rows.vids, rows.versions))
     assert set(rows.seen) == undecided and set(rows.seen.values()) <= {1}, str(asked)
 
 

@@ -45,10 +45,10 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
 }
 
 
-def imported(tree: ast.Module) -> dict[str, str]:
+def imported(nodes: list[ast.AST]) -> dict[str, str]:
     """By name in a file, what it stands for: a dotted name. Classes and functions of the file itself are of the tests."""
     found: dict[str, str] = {}
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import):
             for alias in node.names:
                 found[alias.asname or alias.name.split(".")[0]] = (
@@ -82,10 +82,10 @@ def is_outside(target: str | None) -> bool:
     return target is not None and target.split(".")[0] not in OURS
 
 
-def patches(tree: ast.Module) -> Iterator[tuple[str | None, str]]:
+def patches(nodes: list[ast.AST]) -> Iterator[tuple[str | None, str]]:
     """What is patched, and its name, of each `setattr` of a monkeypatch."""
-    names = imported(tree)
-    for node in ast.walk(tree):
+    names = imported(nodes)
+    for node in nodes:
         if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "setattr"):
             continue
         target, name = node.args[0], node.args[1]
@@ -123,24 +123,34 @@ def names_of_methods() -> set[str]:
 
 
 @cache
-def trees() -> dict[str, ast.Module]:
-    """All files of the tests, by their path below the folder."""
-    return {str(path.relative_to(TESTS)): ast.parse(path.read_text()) for path in sorted(TESTS.rglob("*.py"))}
+def found_in_files() -> tuple[dict[str, set[str]], dict[str, set[str]]]:
+    """The names that each file of the tests assigns to, and those that it patches, where they are internals of ours."""
+    assigned: dict[str, set[str]] = {}
+    patched: dict[str, set[str]] = {}
+    methods = names_of_methods()
+    for path in TESTS.rglob("*.py"):
+        file, nodes = str(path.relative_to(TESTS)), list(ast.walk(ast.parse(path.read_text())))
+        for name in assignments(nodes, methods):
+            assigned.setdefault(file, set()).add(name)
+        for target, name in patches(nodes):
+            if not name.strip("_").isupper() and not is_outside(target):
+                patched.setdefault(file, set()).add(name)
+    return assigned, patched
 
 
-def assignments(tree: ast.Module, methods: set[str]) -> Iterator[str]:
+def assignments(nodes: list[ast.AST], methods: set[str]) -> Iterator[str]:
     """The attributes that a file assigns to, which are private, a method, or of one of our modules or classes."""
-    names = imported(tree)
-    functions = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    names = imported(nodes)
+    functions = {node.name for node in nodes if isinstance(node, ast.FunctionDef)}
     made_here: dict[str, str] = {}  # by the name of an object, its class or what made it
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.arg) and isinstance(node.annotation, ast.Name) and node.annotation.id in names:
             made_here[node.arg] = names[node.annotation.id]
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and isinstance(node.targets[0], ast.Name):
             made = dotted(node.value.func, names)
             if made is not None:
                 made_here[node.targets[0].id] = made
-    for statement in ast.walk(tree):
+    for statement in nodes:
         if not isinstance(statement, ast.Assign | ast.AugAssign | ast.AnnAssign | ast.Delete):
             continue
         value = getattr(statement, "value", None)
@@ -161,18 +171,10 @@ def assignments(tree: ast.Module, methods: set[str]) -> Iterator[str]:
 
 
 def test_tests_assign_to_nothing_that_is_private() -> None:
-    found: dict[str, set[str]] = {}
-    methods = names_of_methods()
-    for file, tree in trees().items():
-        for name in assignments(tree, methods):
-            found.setdefault(file, set()).add(name)
+    found, _ = found_in_files()
     assert found == {file: set(reasons) for file, reasons in ASSIGNED.items()}
 
 
 def test_tests_patch_constants_and_the_outside_world_only() -> None:
-    found: dict[str, set[str]] = {}
-    for file, tree in trees().items():
-        for target, name in patches(tree):
-            if not name.strip("_").isupper() and not is_outside(target):
-                found.setdefault(file, set()).add(name)
+    _, found = found_in_files()
     assert found == {file: set(reasons) for file, reasons in EXCEPTIONS.items()}

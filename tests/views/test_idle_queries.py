@@ -16,6 +16,7 @@ from penstock.clock import SECOND
 from penstock.operators.select.storage_choice import LOOK_CYCLES
 from penstock.operators.select.strategy_costs import RowCost
 from penstock.views import idle_queries
+from tests.support.examples import SOAK
 from tests.support.pipe import Pipe
 
 HOT = "SELECT id, value FROM probes WHERE value > {} BEGIN (NOW - 1 HOUR) END (NOW)"
@@ -187,7 +188,7 @@ def test_subscribers_may_come_while_the_server_looks_which_queries_are_used(slee
     before, standing = sys.getswitchinterval(), sleepy.db.standing
     kept: list[Subscription] = []
     coming = threading.Thread(
-        target=lambda: kept.extend(Subscription(standing, "hot", None, False) for _ in range(3_000))
+        target=lambda: kept.extend(Subscription(standing, "hot", None, False) for _ in range(3_000 if SOAK else 1_000))
     )
     sys.setswitchinterval(1e-6)
     try:

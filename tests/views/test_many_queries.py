@@ -75,8 +75,13 @@ class Churn:
         now = int(self.times.max())
         inside = (self.times >= now - window * MS) & (self.values >= low) & (self.values < high)
         table: Any = self.pipe.db.standing.invoke(name).table
-        found = sorted(zip(table["value"].to_pylist(), table["ts"].cast(pa.int64()).to_pylist(), strict=True))
-        assert found == sorted(zip(self.values[inside].tolist(), self.times[inside].tolist(), strict=True)), name
+        found = in_order(table["value"].to_numpy(), table["ts"].cast(pa.int64()).to_numpy())
+        assert np.array_equal(found, in_order(self.values[inside], self.times[inside])), name
+
+
+def in_order(values: Any, times: Any) -> Any:
+    """Both as the rows of one array, in the order of values and then of times."""
+    return np.stack([values, times])[:, np.lexsort((times, values))]
 
 
 @pytest.mark.parametrize("seed", range(3) if os.environ.get("PENSTOCK_SOAK") else (2,))

@@ -16,6 +16,7 @@ from penstock.views.standing_queries import Intervals
 from tests.operators.mining.calls import WINDOW, call, question
 from tests.operators.mining.story import Story, same
 from tests.operators.mining.test_series import SECOND, at
+from tests.support.examples import SOAK
 from tests.support.pipe import Pipe
 
 Rows = list[dict[str, Any]]
@@ -23,6 +24,7 @@ PANE = timedelta(seconds=120)
 LONG_S = 400
 # Of an odd number of seconds: it is no multiple of a slot.
 OWN = "105 SECONDS"
+CYCLES = 60 if SOAK else 45
 
 
 def stated(time: datetime) -> str:
@@ -53,7 +55,7 @@ def test_a_function_has_one_answer_however_it_is_asked_for(
 
     known: dict[int, dict[str, Rows]] = {}
     seen, compared = dict.fromkeys(texts, 0), 0
-    for cycle in story.cycles(60):
+    for cycle in story.cycles(CYCLES):
         known[cycle] = {asked: story.answer(asked) for asked in texts}
         if cycle % 3:
             continue

@@ -6,7 +6,6 @@ An anomaly stays the same row until a late reading changes what its score is mad
 from __future__ import annotations
 
 import math
-import os
 import random
 from collections import Counter, defaultdict
 from collections.abc import Callable
@@ -19,9 +18,10 @@ from penstock.answers.subscription import Subscription
 from penstock.views.standing_queries import Intervals
 from tests.operators.mining.test_series import SECOND, at
 from tests.oracle import mining
+from tests.support.examples import SOAK
 from tests.support.pipe import Pipe
 
-CYCLES = 10_000 if os.environ.get("PENSTOCK_SOAK") else 1_000
+CYCLES = 10_000 if SOAK else 400
 SENSORS = (1, 2, 3)
 WINDOW_S, HISTORY, LATEST_S = 60, 20, 30
 ASKED = mining.Scoring(history=HISTORY, score=6)
@@ -168,8 +168,9 @@ def test_subscribers_are_told_each_row_that_enters_once(pipes: Callable[..., Pip
             for listener in listeners.values():
                 listener.come_back()
         lines = truth.lines()
-        if step % 200 == 0:
+        if step % 100 == 0:
             assert lines == truth.lines_by_definition()
+        if step % 40 == 0:
             merge_segments(pipe)
         for key, listener in listeners.items():
             skips = key[1]

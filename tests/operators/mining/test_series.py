@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -14,10 +13,11 @@ from penstock.operators.aggregate.partials import tiles
 from penstock.views.standing_queries import Intervals
 from tests.operators.mining.story import PLACES, Story, same
 from tests.oracle import mining
+from tests.support.examples import seeds
 from tests.support.pipe import Pipe
 
 SECOND = 1_000_000
-SEEDS = range(20 if os.environ.get("PENSTOCK_SOAK") else 2)
+SEEDS = seeds(1, 20)
 SLOTS = ("MEAN", "LAST", "MIN", "MAX", "SUM", "COUNT")
 
 

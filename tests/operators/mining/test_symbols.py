@@ -58,10 +58,11 @@ def test_periods_and_patterns_of_symbols_are_those_of_all_rows(
             assert same(row["b"], mining.periodic_patterns(flag, 10, 2, 0.4)[:1000] if row["place"] != "west" else [])
             seen.update({name: len(row[name]) for name in "wfpgb"})
         readings = mining.symbol_readings([word for word, _, _ in story.words if word.group == "north"], low, now)
-        assert same(story.answer("single"), [{"p": mining.symbol_periods(readings, 0.05)}])
-        seen["single"] += len(story.answer("single")[0]["p"])
+        once = story.answer("single")
+        assert same(once, [{"p": mining.symbol_periods(readings, 0.05)}])
+        seen["single"] += len(once[0]["p"])
         assert story.pipe.db.execute(text).table.to_pylist() == answer
-        assert story.pipe.db.execute(single).table.to_pylist() == story.answer("single")
+        assert story.pipe.db.execute(single).table.to_pylist() == once
     # Words and flags at random have a period by chance only: not each of them in every story.
     assert all(seen[name] for name in "pgb") and seen["w"] + seen["f"] + seen["single"], seen
 
@@ -95,6 +96,7 @@ def test_frequent_sequences_are_those_of_all_rows(
         story.pipe.db.execute(f"CREATE QUERY {name} AS {text}")
     seen = Counter[str]()
     for _ in story.cycles(30):
+        answers = {name: story.answer(name) for name in texts}
         low, now = story.now_us - 130 * SECOND, story.now_us
         rows = [word for word, _, _ in story.words]
         inside = [row for row in rows if low <= row.ts <= now]
@@ -115,7 +117,7 @@ def test_frequent_sequences_are_those_of_all_rows(
             s, t = ([{"at": at(a), "value": v} for a, v in zip(e.times, e.values, strict=True)] for e in series)
             n = sum(row.ts >= low for row in own)
             truth.append({"place": place, "f": found[:1000], "n": n, "s": s, "g": total, "t": t})
-        assert same(story.answer("slots"), truth)
+        assert same(answers["slots"], truth)
         words = [mining.symbol_slots(own, low, now, EVERY) for own in of_id]
         flags = [
             [replace(word, symbol=flag) for word, flag, _ in story.words if word.group == p] for p in PLACES.values()
@@ -127,7 +129,7 @@ def test_frequent_sequences_are_those_of_all_rows(
                 "b": mining.frequent_sequences(slots, collapse=False)[:20],
             }
         ]
-        assert same(story.answer("words"), truth)
+        assert same(answers["words"], truth)
         then = story.chance.choice(story.rows).ts  # the answer of a time has all rows of it that are known today
         words = [mining.symbol_slots(own, then - 130 * SECOND, then, EVERY) for own in of_id]
         answer = story.pipe.db.execute(f"SELECT * FROM words AS OF '{format_timestamp(then)}'").table.to_pylist()
@@ -145,7 +147,7 @@ def test_frequent_sequences_are_those_of_all_rows(
                 "n": len(inside),
             }
         ]
-        assert same(story.answer("readings"), truth)
+        assert same(answers["readings"], truth)
         truth = []
         for begin in range((low - 60 * SECOND) // (20 * SECOND) * 20 * SECOND, now + 1, 20 * SECOND):
             since, until = max(low, begin), min(now, begin + 60 * SECOND - 1)
@@ -154,19 +156,19 @@ def test_frequent_sequences_are_those_of_all_rows(
                 if any(mining.whole_slots(story.of(place), since, until, EVERY)):
                     lanes = [mining.symbol_slots(lane, since, until, EVERY) for lane in of_lanes(own)]
                     truth.append({"place": place, "w": at(begin), "f": mining.frequent_sequences(lanes)[:20]})
-        assert same(story.answer("panes"), truth)
+        assert same(answers["panes"], truth)
         last = sorted(rows, key=lambda row: (row.ts, row.position))[-40:]
         lanes = [mining.symbol_readings(lane, 0, now) for lane in of_lanes(last)]
-        assert same(story.answer("newest"), [{"f": mining.frequent_sequences(lanes)[:20], "n": len(last)}])
+        assert same(answers["newest"], [{"f": mining.frequent_sequences(lanes)[:20], "n": len(last)}])
         short, whole = (
             mining.frequent_sequences([mining.symbol_readings(lane, since, now) for lane in of_lanes(rows)])[:20]
             for since in (now - 60 * SECOND, low)
         )
-        assert same(story.answer("own"), [{"f": short, "a": whole, "n": len(inside)}])
+        assert same(answers["own"], [{"f": short, "a": whole, "n": len(inside)}])
         for name in texts:
-            seen[name] += sum(len(row["f"]) for row in story.answer(name))
+            seen[name] += sum(len(row["f"]) for row in answers[name])
         name = story.chance.choice([name for name in texts if name != "newest"])
-        assert story.pipe.db.execute(texts[name]).table.to_pylist() == story.answer(name), name
+        assert story.pipe.db.execute(texts[name]).table.to_pylist() == answers[name], name
     assert all(seen[name] for name in texts), seen
 
 

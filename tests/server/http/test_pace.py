@@ -17,7 +17,7 @@ from penstock.answers.subscription import Subscription
 from penstock.errors import PenstockError
 from penstock.server.http.thread_pools import BURST_S, MINING_BURST_S, ProcessorShare, Turn
 from penstock.views.results import Event
-from tests.support.examples import SOAK
+from tests.support.examples import seeds
 from tests.support.pipe import Pipe
 
 AVERAGE = "CREATE QUERY mean AS SELECT place, AVG(value) AS v FROM probes GROUP BY place BEGIN (NOW - 1 HOUR) END (NOW)"
@@ -170,7 +170,7 @@ def test_a_subscriber_that_skips_cycles_receives_the_net_change(pipes: Callable[
     assert [event.cycle for event in heard["some"]] == sorted({event.cycle for event in heard["some"]})
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(2, 6))
 @pytest.mark.parametrize("panes", ["TUMBLE(2 SECONDS)", "SLIDE(4 SECONDS, 2 SECONDS)"])
 def test_a_subscriber_that_skips_cycles_is_told_of_every_pane_while_it_is_whole(
     panes: str, seed: int, pipes: Callable[..., Pipe]
@@ -219,7 +219,7 @@ def events_now(subscription: Subscription, skips: bool) -> Iterator[Event]:
 SELECTED = "CREATE QUERY hot AS SELECT id, value, ts FROM probes WHERE value > 2 BEGIN"
 
 
-@pytest.mark.parametrize("seed", range(20 if SOAK else 6))
+@pytest.mark.parametrize("seed", seeds(2, 20))
 @pytest.mark.parametrize("window", ["(NOW - 3 SECONDS) END (NOW)", "(NOW - 5 SECONDS) END (NOW - 1 SECOND)"])
 def test_a_subscriber_of_a_selection_that_skips_cycles_receives_the_same_rows(
     window: str, seed: int, pipes: Callable[..., Pipe]
