@@ -136,10 +136,11 @@ class LocalEngine:
 
     def _wait_folded(self) -> None:
         """Tests read the answers of a cycle as soon as it is through."""
-        deadline = time.monotonic() + FOLDED_S
+        deadline, wait_s = time.monotonic() + FOLDED_S, 0.0003
         while self.lag():
             assert time.monotonic() < deadline, "the follower folds nothing any more"
-            time.sleep(0.0003)
+            time.sleep(wait_s)
+            wait_s = min(wait_s * 1.5, 0.01)  # to look often would take from the follower's own time
 
     def drain(self) -> None:
         while True:

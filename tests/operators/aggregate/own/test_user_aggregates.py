@@ -26,9 +26,8 @@ WINDOWS = ("BEGIN (NOW - 10 SECONDS) END (NOW)", "BEGIN (NOW - 3500 MS) END (NOW
 PLACES = {1: "north", 2: "north", 3: "south"}
 
 
-@pytest.fixture
-def pipe(tmp_path: Path) -> Iterator[Pipe]:
-    made = Pipe(tmp_path / "data", cycles_keep=6)
+def made_in(folder: Path) -> Iterator[Pipe]:
+    made = Pipe(folder / "data", cycles_keep=6)
     made.db.execute(
         "CREATE TABLE probes (id INT PRIMARY KEY, place TEXT, r STREAM (value DOUBLE))"
         " WITH (time = 'valid', out_of_order = 'accept', retention = '1 HOUR')"
@@ -36,6 +35,19 @@ def pipe(tmp_path: Path) -> Iterator[Pipe]:
     made.db.execute("INSERT INTO probes VALUES " + ", ".join(f"({i}, '{p}', NULL)" for i, p in PLACES.items()))
     yield made
     made.db.stop()
+
+
+@pytest.fixture
+def pipe(tmp_path: Path) -> Iterator[Pipe]:
+    yield from made_in(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pipe]:
+    """For statements that are refused and leave nothing behind: one database, with the aggregate `energy`."""
+    for made in made_in(tmp_path_factory.mktemp("shared")):
+        made.db.execute(ENERGY)
+        yield made
 
 
 def push(pipe: Pipe, *readings: tuple[int, float | None, int]) -> None:
@@ -179,15 +191,15 @@ def finish(state): return state['x']
         ("import no_such_module\n" + LAST, "no_such_module"),
     ],
 )
-def test_what_does_not_merge_is_refused_at_creation(pipe: Pipe, body: str, said: str) -> None:
+def test_what_does_not_merge_is_refused_at_creation(shared: Pipe, body: str, said: str) -> None:
     sql = statement("bad", "x DOUBLE", "DOUBLE", "STRUCT<x: DOUBLE>", body)
     if "'n'" in body:
         sql = statement("bad", "x DOUBLE", "DOUBLE", "STRUCT<j: DOUBLE, n: BIGINT>", body)
     with pytest.raises(PenstockError) as refused:
-        pipe.db.execute(sql)
+        shared.db.execute(sql)
     assert refused.value.condition == "invalid_definition", refused.value.render()
     assert said in refused.value.message + (refused.value.hint or ""), refused.value.render()
-    assert "bad" not in pipe.db.catalog.state.functions
+    assert "bad" not in shared.db.catalog.state.functions
 
 
 def test_a_body_may_refuse_some_arguments(pipe: Pipe) -> None:
@@ -234,10 +246,9 @@ def finish(state): return math.exp(state)
         ("DROP AGGREGATE nothing", "function_not_found"),
     ],
 )
-def test_errors_point_at_what_is_wrong(pipe: Pipe, sql: str, condition: str) -> None:
-    pipe.db.execute(ENERGY)
+def test_errors_point_at_what_is_wrong(shared: Pipe, sql: str, condition: str) -> None:
     with pytest.raises(PenstockError) as refused:
-        pipe.db.execute(sql)
+        shared.db.execute(sql)
     assert refused.value.condition == condition, refused.value.render()
     assert refused.value.line is not None or condition in ("invalid_definition", "syntax_error")
 

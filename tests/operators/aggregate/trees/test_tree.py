@@ -42,7 +42,7 @@ def check(found: Totals, rows: list[Row]) -> None:
             float(Fraction(sum(values), len(values))), rel=1e-15, abs=2e-16 * max(map(abs, values))
         )
     elif all(map(math.isfinite, values)):
-        assert total == pytest.approx(float(sum(map(Fraction, values))), rel=1e-15, abs=1e-300)
+        assert total == pytest.approx(math.fsum(values), rel=1e-15, abs=1e-300)
         assert mean == pytest.approx(total / len(values), rel=1e-15)
     else:
         plain = sum(values)
