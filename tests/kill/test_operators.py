@@ -10,7 +10,6 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,7 +23,7 @@ from tests.spark.asking import eventually
 from tests.support.examples import SOAK
 from tests.support.folder_fixture import plain_rows
 from tests.support.pipe import BEGAN_US, Pipe
-from tests.support.server_process import ServerProcess, server_process
+from tests.support.server_process import ServerProcess
 
 OPTIONS = "WITH (time = 'valid', out_of_order = 'accept', lateness = '5 SECONDS', idle = '1 DAY')"
 SENSORS = "VALUES (1, 'north', NULL), (2, 'south', NULL), (3, 'west', NULL)"
@@ -172,7 +171,6 @@ def check_asked_once(connection: Connection, expected: Rows) -> None:
 
 def check_lives(server: ServerProcess, twin: Twin, receiver: Receiver, seed: int) -> None:
     story, expected = pushes(seed), Rows()
-    server.start()
     with server.connect() as connection:
         define(connection.sql, receiver.url)
         wait_until(connection, twin.push([]))  # no row is final before it is subscribed to
@@ -205,10 +203,9 @@ def check_lives(server: ServerProcess, twin: Twin, receiver: Receiver, seed: int
 
 @pytest.mark.timeout(600)
 def test_a_server_that_is_killed_answers_every_operator_as_one_that_was_not(
-    tmp_path: Path, pipes: Callable[..., Pipe]
+    cleared: ServerProcess, pipes: Callable[..., Pipe]
 ) -> None:
     twin, receiver = Twin(pipes()), Receiver()
-    with server_process(tmp_path) as server:
-        check_lives(server, twin, receiver, 7)
+    check_lives(cleared, twin, receiver, 7)
     receiver.close()
     twin.receiver.close()
