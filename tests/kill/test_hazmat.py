@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +27,11 @@ from apps.hazmat.statements import LOOK_AT_BOX, Site
 from penstock.client import Connection
 from penstock.clock import WallClock
 from penstock.errors import PenstockError
-from tests.spark.asking import eventually
+from tests.spark import asking
 from tests.support.server_process import ServerProcess, server_process
 
+# A look reads spectra, and what is waited for takes seconds.
+eventually = partial(asking.eventually, pause_s=0.25)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 COLUMNS = ("verdict", "finding", "after_s", "live_s", "bins")
 DECISION = ("verdict", "finding", "confidence", "after_s")

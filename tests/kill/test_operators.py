@@ -1,5 +1,5 @@
 """Sessions, ranked and lagged rows, unions, FULL JOIN, landmarks, an own aggregate and a query of class low, on a server that is
-killed again and again: after each restart it answers as one that was never disturbed, and each final row is delivered once.
+killed, in `make soak` again and again: after each restart it answers as one that was never disturbed, and each final row is delivered once.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ QUESTIONS = {
     "shifts": f"SELECT COUNT(*) AS n, SUM(value) AS total FROM probes GROUP BY LANDMARK (value = 9) {WINDOW}",
 }
 SUBSCRIBED = ("sessions", "paired")
-LIVES = 8 if SOAK else 3
-PUSHES = 20  # in each life
+LIVES = 8 if SOAK else 2  # a start takes ten seconds of a processor; tests without Spark restart many times
+PUSHES = 20 if SOAK else 30  # in each life
 
 Rows = dict[str, list[dict[str, Any]]]  # by query
 
@@ -150,7 +150,7 @@ def wait_until(connection: Connection, expected: Rows) -> None:
         return last == expected
 
     with suppress(AssertionError):
-        eventually(are_these, 60)
+        eventually(are_these, 60, pause_s=0.25)  # a look reads every answer
     assert last == expected
 
 
