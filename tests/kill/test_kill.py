@@ -10,15 +10,15 @@ import os
 import random
 import shutil
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
 from penstock.errors import PenstockError
+from tests.kill.conftest import start_anew
 from tests.support.brute_force import History, Question, defined_at
-from tests.support.server_process import ServerProcess, local_server_process, server_process
+from tests.support.server_process import ServerProcess, local_server_process
 from tests.support.workload import (
     TABLES,
     Sent,
@@ -62,14 +62,13 @@ class World:
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with server_process(tmp_path_factory.mktemp("kill"), launcher=("-m", "tests.support.launch")) as server:
-        server.start()
-        asked = [q for table in TABLES for q in questions(table)]
-        with server.connect() as db:
-            create_tables(db.sql)
-            db.register([(q.name, q.sql) for q in asked])
-        yield World(server, asked)
+def world(process: ServerProcess, tmp_path_factory: pytest.TempPathFactory) -> World:
+    start_anew(process, tmp_path_factory.mktemp("world"))
+    asked = [q for table in TABLES for q in questions(table)]
+    with process.connect() as db:
+        create_tables(db.sql)
+        db.register([(q.name, q.sql) for q in asked])
+    return World(process, asked)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +14,7 @@ from tests.operators.mining.calls import CALLS, question
 from tests.operators.mining.story import SENSORS, TABLE, Story, same
 from tests.spark.asking import eventually
 from tests.support.pipe import Pipe
-from tests.support.server_process import server_process
+from tests.support.server_process import ServerProcess
 
 
 def rows_of(connection: Connection, text: str) -> list[dict[str, Any]]:
@@ -36,7 +35,7 @@ def has_read(connection: Connection, count: int) -> bool:
 
 @pytest.mark.timeout(600)
 def test_a_server_that_is_killed_answers_every_function_as_one_that_was_not(
-    tmp_path: Path, pipes: Callable[..., Pipe]
+    cleared: ServerProcess, pipes: Callable[..., Pipe]
 ) -> None:
     assert set(CALLS) == set(FUNCTIONS)
     story = Story(pipes(), 7, 30)
@@ -49,27 +48,25 @@ def test_a_server_that_is_killed_answers_every_function_as_one_that_was_not(
     sent = [readings.num_rows for readings in story.sent]
     half = len(sent) // 2
 
-    with server_process(tmp_path) as server:
-        server.start()
-        with server.connect() as connection:
-            connection.sql(TABLE)
-            connection.sql(SENSORS)
-            connection.sql("CREATE QUERY counted AS SELECT COUNT(*) AS n FROM probes BEGIN (NOW - 1 HOUR) END (NOW)")
-            for name in CALLS:
-                connection.sql(f"CREATE QUERY {name} AS {question(name)}")
-            for readings in story.sent[:half]:
-                connection.push("probes", readings)
-            eventually(lambda: has_read(connection, sum(sent[:half])))
-            cycle = connection.invoke("counted").cycle
-            before = {name: connection.invoke(name, as_of=cycle).rows() for name in CALLS}
-            for readings in story.sent[half:]:
-                connection.push("probes", readings)
-        server.kill("server")  # what was pushed last is in the log, and in no answer yet, or in some
-        server.start()
-        with server.connect() as connection:
-            eventually(lambda: has_read(connection, sum(sent)))
-            assert same({name: connection.invoke(name, as_of=cycle).rows() for name in CALLS}, before)
-            after = answers(connection)
-            assert same({name: rows_of(connection, question(name)) for name in CALLS}, after)
+    with cleared.connect() as connection:
+        connection.sql(TABLE)
+        connection.sql(SENSORS)
+        connection.sql("CREATE QUERY counted AS SELECT COUNT(*) AS n FROM probes BEGIN (NOW - 1 HOUR) END (NOW)")
+        for name in CALLS:
+            connection.sql(f"CREATE QUERY {name} AS {question(name)}")
+        for readings in story.sent[:half]:
+            connection.push("probes", readings)
+        eventually(lambda: has_read(connection, sum(sent[:half])))
+        cycle = connection.invoke("counted").cycle
+        before = {name: connection.invoke(name, as_of=cycle).rows() for name in CALLS}
+        for readings in story.sent[half:]:
+            connection.push("probes", readings)
+    cleared.kill("server")  # what was pushed last is in the log, and in no answer yet, or in some
+    cleared.start()
+    with cleared.connect() as connection:
+        eventually(lambda: has_read(connection, sum(sent)))
+        assert same({name: connection.invoke(name, as_of=cycle).rows() for name in CALLS}, before)
+        after = answers(connection)
+        assert same({name: rows_of(connection, question(name)) for name in CALLS}, after)
     for name in CALLS:
         assert same(after[name], undisturbed[name]), name

@@ -1,5 +1,5 @@
 """Sessions, ranked and lagged rows, unions, FULL JOIN, landmarks, an own aggregate and a query of class low, on a server that is
-killed again and again: after each restart it answers as one that was never disturbed, and each final row is delivered once.
+killed, in `make soak` again and again: after each restart it answers as one that was never disturbed, and each final row is delivered once.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,7 +23,7 @@ from tests.spark.asking import eventually
 from tests.support.examples import SOAK
 from tests.support.folder_fixture import plain_rows
 from tests.support.pipe import BEGAN_US, Pipe
-from tests.support.server_process import ServerProcess, server_process
+from tests.support.server_process import ServerProcess
 
 OPTIONS = "WITH (time = 'valid', out_of_order = 'accept', lateness = '5 SECONDS', idle = '1 DAY')"
 SENSORS = "VALUES (1, 'north', NULL), (2, 'south', NULL), (3, 'west', NULL)"
@@ -54,8 +53,8 @@ QUESTIONS = {
     "shifts": f"SELECT COUNT(*) AS n, SUM(value) AS total FROM probes GROUP BY LANDMARK (value = 9) {WINDOW}",
 }
 SUBSCRIBED = ("sessions", "paired")
-LIVES = 8 if SOAK else 3
-PUSHES = 20  # in each life
+LIVES = 8 if SOAK else 2  # a start takes ten seconds of a processor; tests without Spark restart many times
+PUSHES = 20 if SOAK else 30  # in each life
 
 Rows = dict[str, list[dict[str, Any]]]  # by query
 
@@ -151,7 +150,7 @@ def wait_until(connection: Connection, expected: Rows) -> None:
         return last == expected
 
     with suppress(AssertionError):
-        eventually(are_these, 60)
+        eventually(are_these, 60, pause_s=0.25)  # a look reads every answer
     assert last == expected
 
 
@@ -172,7 +171,6 @@ def check_asked_once(connection: Connection, expected: Rows) -> None:
 
 def check_lives(server: ServerProcess, twin: Twin, receiver: Receiver, seed: int) -> None:
     story, expected = pushes(seed), Rows()
-    server.start()
     with server.connect() as connection:
         define(connection.sql, receiver.url)
         wait_until(connection, twin.push([]))  # no row is final before it is subscribed to
@@ -205,10 +203,9 @@ def check_lives(server: ServerProcess, twin: Twin, receiver: Receiver, seed: int
 
 @pytest.mark.timeout(600)
 def test_a_server_that_is_killed_answers_every_operator_as_one_that_was_not(
-    tmp_path: Path, pipes: Callable[..., Pipe]
+    cleared: ServerProcess, pipes: Callable[..., Pipe]
 ) -> None:
     twin, receiver = Twin(pipes()), Receiver()
-    with server_process(tmp_path) as server:
-        check_lives(server, twin, receiver, 7)
+    check_lives(cleared, twin, receiver, 7)
     receiver.close()
     twin.receiver.close()

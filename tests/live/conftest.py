@@ -1,7 +1,7 @@
 """One server with Spark for the tests of this package that need no fresh one: each start takes ten seconds of a processor.
 
 Its data folder is one of an earlier version, on a small disk of its own. The files use it in the order of their names: the
-folder's answers first, then the documentation's examples, then what a full disk does to it.
+folder's answers first, behind those of folders of older versions, then the documentation's examples, then what a full disk does.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from penstock.client import Connection
 from tests.support.server_process import ServerProcess, server_process
 from tests.upgrade.test_earlier_versions import VERSIONS, unpack
 
@@ -39,21 +38,31 @@ def small_disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path | None
 
 
 @pytest.fixture(scope="package")
-def server(small_disk: Path | None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    with server_process(tmp_path_factory.mktemp("live"), environment=ENVIRONMENT) as process:
-        if small_disk is not None:
-            process.data = small_disk / "data"
-        unpack(OPENED, process.data.parent)
-        process.start()
-        yield process
+def own_folder(small_disk: Path | None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the last version, which all files of this package go on with."""
+    return unpack(OPENED, small_disk or tmp_path_factory.mktemp("own"))
 
 
-def clear(db: Connection) -> None:
-    """Drop everything that was defined."""
-    for query in db.queries():
-        db.sql(f'DROP QUERY IF EXISTS "{query["name"]}" CASCADE')
-    for table in db.tables():
-        db.sql(f'DROP TABLE "{table["name"]}" CASCADE')
-    for kind in ("STREAM TYPE", "FUNCTION"):
-        for row in db.sql(f"SHOW {kind}S").rows():
-            db.sql(f'DROP {kind} "{row["name"]}" CASCADE')
+@pytest.fixture(scope="package")
+def process(own_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """The server, which may run or not, and on another folder."""
+    with server_process(tmp_path_factory.mktemp("live"), environment=ENVIRONMENT) as found:
+        found.data = own_folder
+        yield found
+
+
+@pytest.fixture(scope="module")
+def server(process: ServerProcess, own_folder: Path) -> ServerProcess:
+    """The server on the folder that all files share."""
+    open_folder(process, own_folder)
+    return process
+
+
+def open_folder(process: ServerProcess, data: Path) -> None:
+    """Have the server run on a folder, which may be the one that it already runs on."""
+    if process.running and process.data == data:
+        return
+    if process.running:
+        assert process.stop() == 0
+    process.data = data
+    process.start()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.live.conftest import OPENED
+from tests.live.conftest import OPENED, open_folder
 from tests.support.folder_fixture import FOLDERS, ON_SPARK, QUERIES, settled
 from tests.support.server_process import ServerProcess
 from tests.upgrade.test_earlier_versions import VERSIONS, unpack
@@ -15,23 +15,11 @@ from tests.upgrade.test_earlier_versions import VERSIONS, unpack
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_real_server_answers_from_a_folder_of_an_earlier_version(
-    server: ServerProcess, version: str, tmp_path: Path
+    process: ServerProcess, own_folder: Path, version: str, tmp_path: Path
 ) -> None:
-    if version == OPENED:
-        check(server, version)
-        return
-    own = server.data
-    server.stop()
-    server.data = unpack(version, tmp_path)
-    server.start()
-    check(server, version)
-    server.stop()
-    server.data = own
-    server.start()
-
-
-def check(server: ServerProcess, version: str) -> None:
-    with server.connect() as db:
+    """The last version comes last, and its folder stays open for the other files: one start for each version."""
+    open_folder(process, own_folder if version == OPENED else unpack(version, tmp_path))
+    with process.connect() as db:
         said = json.loads((FOLDERS / f"{version}.json").read_text())
         assert said.keys() >= {*QUERIES, *ON_SPARK}
         assert settled(db, list(said), pause_s=0.5) == said

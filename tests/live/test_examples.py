@@ -10,8 +10,7 @@ import pytest
 from penstock.client import Connection
 from penstock.sql.parse import parse_script
 from penstock.sql.statements import Subscribe
-from tests.live.conftest import clear
-from tests.support.server_process import ServerProcess
+from tests.support.server_process import ServerProcess, clear
 from tests.test_docs import ROOT, SPOKEN, SQL, blocks_of
 
 PAGES = [page for page in SPOKEN if blocks_of(page, "sql")]

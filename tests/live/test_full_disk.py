@@ -10,8 +10,7 @@ import pytest
 
 from penstock.clock import format_timestamp
 from tests.bad_input.asking import ARROW, Asked, Clock, arrow, at, refused
-from tests.live.conftest import clear
-from tests.support.server_process import ServerProcess
+from tests.support.server_process import ServerProcess, clear
 
 BATCH = 500
 

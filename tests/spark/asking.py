@@ -33,11 +33,12 @@ def wait_for_the_fill(db: Database, name: str) -> None:
     eventually(lambda: db.query(name)["state"] == "RUNNING")
 
 
-def eventually(condition: Callable[[], bool], timeout_s: float = 240.0) -> None:
+def eventually(condition: Callable[[], bool], timeout_s: float = 240.0, pause_s: float = 0.05) -> None:
+    """`pause_s`: between two looks, longer where a look costs the server much."""
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.05)
+        time.sleep(pause_s)
 
 
 def at(seconds: float) -> str:

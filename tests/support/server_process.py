@@ -143,14 +143,18 @@ class ServerProcess:
     def clean_up(self) -> None:
         """Whatever a failed test left behind goes, and only that."""
         self.observe()
-        if self._process is not None and self._process.poll() is None:
-            self._process.kill()
-            self._process.wait(60)
+        if self.running:
+            self.process.kill()
+            self.process.wait(60)
         deadline = time.monotonic() + 10
         while any(k.alive() for k in self._known.values()) and time.monotonic() < deadline:
             time.sleep(0.1)
         for known in self._known.values():
             known.kill()
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
 
     @property
     def process(self) -> subprocess.Popen[bytes]:
@@ -235,6 +239,17 @@ def _ready(db: Connection) -> bool:
         return bool(db.health()["ready"])
     except PenstockError:
         return False
+
+
+def clear(db: Connection) -> None:
+    """Drop everything that was defined."""
+    for query in db.queries():
+        db.sql(f'DROP QUERY IF EXISTS "{query["name"]}" CASCADE')
+    for table in db.tables():
+        db.sql(f'DROP TABLE "{table["name"]}" CASCADE')
+    for kind in ("STREAM TYPE", "FUNCTION"):
+        for row in db.sql(f"SHOW {kind}S").rows():
+            db.sql(f'DROP {kind} "{row["name"]}" CASCADE')
 
 
 def free_port() -> int:
