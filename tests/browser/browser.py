@@ -27,21 +27,6 @@ PICTURES = os.environ.get("PENSTOCK_PICTURES")
 PICTURE_MAX_BYTES = 250_000
 SCREENSHOT_TRIES = 4
 WIDTHS = {"desk": (1280, 800), "phone": (390, 844)}
-# Features of Chromium that are off. It loads the pages of its address bar for each new window: half a second of a processor,
-# for each visit. Of several lists it takes the last one, so those that Playwright names are here, too.
-WITHOUT = (
-    *("WebUIOmniboxPopup", "WebUIOmniboxAimPopup"),
-    *("AimEnabled", "AvoidCorsURLLoaderRestartOnRedirect", "AvoidUnnecessaryBeforeUnloadCheckSync"),
-    *(
-        "DestroyProfileOnBrowserClose",
-        "HttpsFirstBalancedModeAutoEnable",
-        "HttpsUpgrades",
-        "LensOverlay",
-        "MediaRouter",
-    ),
-    *("NetworkTimeServiceQuerying", "OptimizationHints", "PaintHolding", "PreconnectToSearch"),
-    *("TcpPortRandomizationWin", "ThirdPartyStoragePartitioning"),
-)
 READY_WITHIN_S = 240
 CHANGE_WITHIN_S = 120
 # Where in the window a chart has a named point, of a named series if need be; and all that a chart draws.
@@ -226,8 +211,7 @@ class Visitor:
 def browsing() -> Iterator[Browser]:
     """A browser; its pages share nothing with each other."""
     with sync_playwright() as playwright:
-        arguments = ["--no-sandbox", "--disable-gpu", f"--disable-features={','.join(WITHOUT)}"]
-        browser = playwright.chromium.launch(executable_path=chromium(), args=arguments)
+        browser = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox", "--disable-gpu"])
         try:
             yield browser
         finally:

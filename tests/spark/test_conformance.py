@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from penstock.database.database import Database
-from tests.operators.conformance.suite import SPARK_SQL, Examples, World, cases_of, check_life, check_splits
+from tests.operators.conformance.suite import SPARK_SQL, Examples, World, cases_one_by_one, check_life, check_splits
 
-CASES = cases_of([SPARK_SQL])
+CASES = cases_one_by_one(SPARK_SQL)
 
 
 @pytest.mark.parametrize(("operator", "examples"), CASES)

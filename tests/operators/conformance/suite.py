@@ -44,6 +44,13 @@ def cases_of(operators: Iterable[str]) -> list[Any]:
     ]
 
 
+def cases_one_by_one(operator: str) -> list[Any]:
+    """Each example by itself. Queries of Spark SQL share a budget of time, so several would wait for each other."""
+    return [
+        pytest.param(operator, {"q": example}, id=f"{operator}-{n}") for n, example in enumerate(EXAMPLES[operator])
+    ]
+
+
 class World(Pipe):
     """Two streams in valid time with late readings, and an ordinary table. `spark`: a session, for Spark SQL."""
 
