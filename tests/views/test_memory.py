@@ -71,6 +71,6 @@ def test_who_waits_for_a_filling_query_hears_that_it_was_dropped(pipe: Pipe) -> 
     standing.is_ready = dropped_meanwhile  # type: ignore[method-assign]
     threads = threading.active_count()
     with pytest.raises(PenstockError) as caught:
-        standing.wait_ready("seen")
+        standing.wait_ready("seen", 0.1)
     assert caught.value.condition == "query_not_found"
     assert threading.active_count() < threads + 5
