@@ -29,7 +29,7 @@ demo-hazmat: $(READY) ## boxes pass gamma detectors; a page says what is in them
 test: $(READY) ## every test; says which were left out and why
 	@$(PYTEST) -n 3 $(ARGS)
 
-test-fast: $(READY) ## tests without Java, browser or servers to start, with few examples; a hundred seconds
+test-fast: $(READY) ## tests without Java, browser or servers to start, with few examples; two minutes
 	@PENSTOCK_FAST=1 $(PYTEST) -n 3 $(ARGS)
 
 check: $(READY) ## format, lint, strict types, import contract
